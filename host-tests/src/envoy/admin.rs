@@ -134,22 +134,6 @@ impl Stats {
             .map(|(_, value)| value)
             .sum()
     }
-
-    /// What says whether a VM died: everything under `wasm.` that counts creations, failures and
-    /// reloads. Equal before and after traffic means that no VM was lost to it.
-    #[must_use]
-    pub fn vm_life(&self) -> BTreeMap<String, u64> {
-        self.0
-            .iter()
-            .filter(|(name, _)| {
-                name.starts_with("wasm.")
-                    && ["created", "reload", "crash", "fail"]
-                        .iter()
-                        .any(|part| name.contains(part))
-            })
-            .map(|(name, value)| (name.clone(), *value))
-            .collect()
-    }
 }
 
 #[cfg(test)]

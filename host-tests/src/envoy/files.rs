@@ -27,9 +27,11 @@ pub fn envoy_binary() -> PathBuf {
     path
 }
 
+/// Cargo takes a relative target directory from where it was called: the workspace root, in `make`.
 fn release() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace().join("target"), PathBuf::from)
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    workspace()
+        .join(target)
         .join("wasm32-unknown-unknown/release")
 }
 

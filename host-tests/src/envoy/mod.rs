@@ -101,6 +101,13 @@ impl Envoy {
         read(&log_path(self.dir.path()))
     }
 
+    /// How many VMs have trapped so far. Envoy counts a reload only when the next stream comes to that
+    /// worker, so the log is asked: it has a line for each trap at once.
+    #[must_use]
+    pub fn vm_traps(&self) -> usize {
+        traps(&self.log())
+    }
+
     /// Access log lines so far.
     ///
     /// # Panics
@@ -450,8 +457,28 @@ fn write_listener(options: &Options, dir: &Path, version: u64) {
     fs::rename(draft, lds_path(dir)).expect("the listener can be moved into place");
 }
 
+fn traps(log: &str) -> usize {
+    log.lines()
+        .filter(|line| line.contains("[error][wasm]") && line.contains(" failed: "))
+        .count()
+}
+
 fn read(path: &Path) -> String {
     fs::read(path)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::traps;
+
+    #[test]
+    fn a_trap_in_the_log_is_counted() {
+        let log = "[2026-11-30 21:35:29.277][12805][error][wasm] [source/extensions/common/wasm/wasm_vm.cc:38] \
+             Function: proxy_on_request_headers failed: Uncaught RuntimeError: unreachable\n\
+             Proxy-Wasm plugin in-VM backtrace:\n\
+             [2026-11-30 21:35:30.327][12765][info][wasm] [x] wasm log idempo: nothing failed: here\n";
+        assert_eq!(traps(log), 1);
+    }
 }
