@@ -52,8 +52,8 @@ $(ENVOY_STAMP):
 	@touch $@
 
 $(BINDGEN_STAMP):
-	CARGO_TARGET_DIR=.tools/build cargo install wasm-bindgen-cli --quiet --locked --force \
-		--version $(BINDGEN_VERSION) --root .tools
+	CARGO_TARGET_DIR=.tools/build cargo install wasm-bindgen-cli --quiet --force --root .tools \
+		--version $(BINDGEN_VERSION) --bin wasm-bindgen-test-runner --no-default-features
 	@rm -rf .tools/build .tools/wasm-bindgen-*
 	@touch $@
 

@@ -2,7 +2,7 @@
 
 use host_tests::{
     client::{H2, Raw, Request},
-    envoy::{Envoy, RefusedPort, eager_retries},
+    envoy::{Envoy, Options, RefusedPort, eager_retries},
     upstream::Upstream,
 };
 use serde_json::json;
@@ -122,16 +122,7 @@ async fn both_workers_get_connections() {
     upstream.wait_for_requests(40).await;
     upstream.open("go");
     assert_eq!(all.await.unwrap().len(), 40);
-    let stats = envoy.stats().await;
-    let per_worker: Vec<u64> = stats
-        .0
-        .iter()
-        .filter(|(n, _)| n.contains(".worker_") && n.ends_with("downstream_cx_total"))
-        .filter(|(n, _)| n.starts_with("listener.127"))
-        .map(|(_, v)| *v)
-        .collect();
-    assert_eq!(per_worker.len(), 2, "{:?}", stats.0.keys());
-    assert!(per_worker.iter().all(|n| *n > 0), "{per_worker:?}");
+    assert_eq!(envoy.busy_workers().await, 2);
 }
 
 #[tokio::test]
@@ -192,6 +183,19 @@ async fn a_router_retry_after_a_reset_acts_twice() {
         .json("{}");
     assert_eq!(envoy.pool().send(&request).await.unwrap().status, 503);
     assert_eq!(upstream.effects(), 4, "one attempt and three retries");
+}
+
+/// With no retry policy on the route at all.
+#[tokio::test]
+async fn a_trusted_caller_can_have_the_router_act_four_times() {
+    let upstream = Upstream::start().await;
+    let envoy = Envoy::plain(&upstream)
+        .options(Options::trust_the_caller)
+        .start()
+        .await;
+    let request = Request::post("/").wants_router_retries().wants_status(503);
+    assert_eq!(envoy.pool().send(&request).await.unwrap().status, 503);
+    assert_eq!(upstream.effects(), 4);
 }
 
 #[tokio::test]

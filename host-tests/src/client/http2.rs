@@ -1,6 +1,6 @@
 //! Many streams over one HTTP/2 connection (prior knowledge).
 
-use super::{Answer, Request, pool::send_all};
+use super::{Answer, Client, Request, send_all};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -49,11 +49,13 @@ impl H2 {
     /// # Panics
     /// Where one was not answered.
     pub async fn send_all(&self, requests: Vec<Request>) -> Vec<Answer> {
-        let h2 = self.clone();
-        send_all(requests, move |request| {
-            let h2 = h2.clone();
-            async move { h2.send(&request).await }
-        })
-        .await
+        let at_once = requests.len();
+        send_all(self, requests, at_once).await
+    }
+}
+
+impl Client for H2 {
+    async fn send(&self, request: Request) -> Result<Answer, String> {
+        H2::send(self, &request).await
     }
 }

@@ -5,7 +5,7 @@ mod pool;
 mod raw;
 
 pub use http2::H2;
-pub use pool::Pool;
+pub use pool::{Client, Pool, send_all};
 pub use raw::Raw;
 
 use bytes::Bytes;
@@ -88,6 +88,25 @@ impl Request {
             "x-demo-header",
             [name.as_bytes(), b"=", value.as_ref()].concat(),
         )
+    }
+
+    /// Asks the router for everything that could make it send the request again.
+    #[must_use]
+    pub fn wants_router_retries(self) -> Self {
+        [
+            (
+                "x-envoy-retry-on",
+                "5xx,reset,gateway-error,retriable-status-codes",
+            ),
+            ("x-envoy-retry-grpc-on", "unavailable"),
+            ("x-envoy-max-retries", "3"),
+            ("x-envoy-retriable-status-codes", "503"),
+            ("x-envoy-retriable-header-names", "x-a"),
+            ("x-envoy-hedge-on-per-try-timeout", "true"),
+            ("x-envoy-upstream-rq-per-try-timeout-ms", "20"),
+        ]
+        .into_iter()
+        .fold(self, |r, (name, value)| r.header(name, value))
     }
 
     fn to_hyper(&self, authority: Option<std::net::SocketAddr>) -> Result<HyperRequest, String> {

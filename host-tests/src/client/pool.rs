@@ -1,27 +1,27 @@
-//! A pooled HTTP/1.1 client.
+//! A pooled HTTP/1.1 client, and sending many requests at once over any client.
 
 use super::{Answer, Request};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use std::net::SocketAddr;
-use tokio::task::JoinSet;
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{sync::Semaphore, task::JoinSet};
 
 /// HTTP/1.1 with a connection per request in flight, reused afterwards. Never retries.
 #[derive(Clone, Debug)]
 pub struct Pool {
     addr: SocketAddr,
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: legacy::Client<HttpConnector, Full<Bytes>>,
 }
 
 impl Pool {
     /// For the server at `addr`.
     #[must_use]
     pub fn new(addr: SocketAddr) -> Self {
-        let client = Client::builder(TokioExecutor::new())
+        let client = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             // A request that was sent twice by the client would spoil every count.
             .retry_canceled_requests(false)
@@ -48,25 +48,37 @@ impl Pool {
     /// # Panics
     /// Where one was not answered.
     pub async fn send_all(&self, requests: Vec<Request>) -> Vec<Answer> {
-        let pool = self.clone();
-        send_all(requests, move |request| {
-            let pool = pool.clone();
-            async move { pool.send(&request).await }
-        })
-        .await
+        let at_once = requests.len();
+        send_all(self, requests, at_once).await
     }
 }
 
-/// Runs `send` for every request at once; answers in the order of the requests.
-pub(super) async fn send_all<F>(requests: Vec<Request>, send: impl Fn(Request) -> F) -> Vec<Answer>
-where
-    F: Future<Output = Result<Answer, String>> + Send + 'static,
-{
+impl Client for Pool {
+    async fn send(&self, request: Request) -> Result<Answer, String> {
+        Pool::send(self, &request).await
+    }
+}
+
+/// What can send many requests at once over one handle.
+pub trait Client: Clone + Send + Sync + 'static {
+    /// Sends one request; gives the whole answer.
+    fn send(&self, request: Request) -> impl Future<Output = Result<Answer, String>> + Send;
+}
+
+/// Sends all, no more than `at_once` at a time; answers in the order of the requests.
+///
+/// # Panics
+/// Where one was not answered.
+pub async fn send_all(client: &impl Client, requests: Vec<Request>, at_once: usize) -> Vec<Answer> {
+    let places = Arc::new(Semaphore::new(at_once.max(1)));
     let mut tasks = JoinSet::new();
     let count = requests.len();
     for (index, request) in requests.into_iter().enumerate() {
-        let answer = send(request);
-        tasks.spawn(async move { (index, answer.await) });
+        let (client, places) = (client.clone(), Arc::clone(&places));
+        tasks.spawn(async move {
+            let _place = places.acquire_owned().await.expect("never closed");
+            (index, client.send(request).await)
+        });
     }
     let mut answers = vec![None; count];
     while let Some(done) = tasks.join_next().await {

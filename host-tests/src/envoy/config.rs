@@ -74,6 +74,16 @@ impl Options {
         }
     }
 
+    /// Believes the `x-envoy-*` headers of loopback clients, as a mesh believes those of its own.
+    pub fn trust_the_caller(&mut self) {
+        self.manager
+            .insert("use_remote_address".into(), json!(true));
+        self.manager.insert(
+            "internal_address_config".into(),
+            json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]}),
+        );
+    }
+
     /// The plugin as an HTTP filter entry.
     fn idempo(&self) -> Option<Value> {
         let configuration = self.filter.as_ref()?;

@@ -101,6 +101,22 @@ impl Envoy {
         read(&log_path(self.dir.path()))
     }
 
+    /// How many workers have had connections on the data listener.
+    pub async fn busy_workers(&self) -> usize {
+        // Admin has its own listener, and the name of the data listener's address is the one it was
+        // configured with: port 0.
+        self.stats()
+            .await
+            .0
+            .iter()
+            .filter(|(name, count)| {
+                name.starts_with("listener.127.0.0.1_0.worker_")
+                    && name.ends_with(".downstream_cx_total")
+                    && **count > 0
+            })
+            .count()
+    }
+
     /// How many VMs have trapped so far. Envoy counts a reload only when the next stream comes to that
     /// worker, so the log is asked: it has a line for each trap at once.
     #[must_use]
@@ -305,6 +321,8 @@ impl Builder {
             .arg("--config-path")
             .arg(file)
             .args(["--disable-hot-restart", "--log-level", &self.log_level])
+            // At `info` it lists every extension that it was built with.
+            .args(["--component-log-level", "main:warning"])
             .args(["--concurrency", &self.concurrency.to_string()])
             .args(["--file-flush-interval-msec", "20"])
             .arg("--admin-address-path")
