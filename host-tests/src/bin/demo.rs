@@ -3,16 +3,15 @@
 use clap::Parser;
 use host_tests::{
     client::{Answer, Pool, Request},
-    envoy::{envoy_binary, module, workspace},
+    envoy::{envoy_binary, module, ready, workspace},
     filter,
     shipped::{self, Values},
     upstream::Upstream,
 };
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitCode, Stdio},
-    time::Duration,
 };
 use tokio::{
     process::{Child, Command},
@@ -120,12 +119,21 @@ fn start(args: &Args, dir: &Path) -> Result<Child, String> {
         .arg(config)
         .args(["--disable-hot-restart", "--concurrency", "2"])
         .args(["--file-flush-interval-msec", "100"])
+        .args(["--component-log-level", "main:warning"])
+        .arg("--admin-address-path")
+        .arg(admin_file(dir))
+        // Ctrl-C is for this program, which then stops Envoy.
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(open("access.log")?)
         .stderr(open("envoy.log")?)
         .kill_on_drop(true)
         .spawn()
         .map_err(|e| format!("Envoy cannot be started: {e}"))
+}
+
+fn admin_file(dir: &Path) -> PathBuf {
+    dir.join("admin-address")
 }
 
 fn log(dir: &Path) -> String {
@@ -137,6 +145,7 @@ fn log(dir: &Path) -> String {
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
 impl Stop {
@@ -144,6 +153,7 @@ impl Stop {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
@@ -151,23 +161,9 @@ impl Stop {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
-}
-
-async fn ready(admin: SocketAddr, envoy: &mut Child) -> Result<(), String> {
-    let pool = Pool::new(admin);
-    let request = Request::new("GET", "/ready");
-    for _ in 0..3000 {
-        if let Ok(Some(status)) = envoy.try_wait() {
-            return Err(format!("Envoy ended at start ({status}):"));
-        }
-        if pool.send(&request).await.is_ok_and(|a| a.status == 200) {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Err("Envoy is not ready after a minute:".into())
 }
 
 async fn show(
@@ -176,7 +172,7 @@ async fn show(
     envoy: &mut Child,
     dir: &Path,
 ) -> Result<(), String> {
-    ready(loopback(args.admin_port), envoy).await?;
+    ready(envoy, &admin_file(dir)).await?;
     let pool = Pool::new(loopback(args.port));
     let key = filter::key();
     let charge = |amount: u32| {
