@@ -57,32 +57,14 @@ async fn run(args: Args) -> Result<(), String> {
         .map_err(|e| format!("demo upstream: {e}"))?;
     let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
     let mut envoy = start(&args, dir.path())?;
-    let shown = tokio::select! {
-        shown = show(&args, &upstream, &mut envoy, dir.path()) => shown,
+    let outcome = tokio::select! {
+        outcome = show_and_stay(&args, &upstream, &mut envoy, dir.path()) => outcome,
         () = stop.asked() => Ok(()),
     };
-    if let Err(why) = shown {
-        let _ = envoy.kill().await;
-        return Err(format!("{why}\n{}", log(dir.path())));
-    }
-    let ended = if args.once {
-        None
-    } else {
-        tokio::select! {
-            status = envoy.wait() => Some(status),
-            () = stop.asked() => None,
-        }
-    };
-    if let Some(status) = ended {
-        return Err(format!(
-            "Envoy ended by itself: {status:?}\n{}",
-            log(dir.path())
-        ));
-    }
-    envoy
-        .kill()
-        .await
-        .map_err(|e| format!("stopping Envoy: {e}"))?;
+    // An Envoy that has ended by itself is killed in vain, which is no error.
+    let killed = envoy.kill().await;
+    outcome.map_err(|why| format!("{why}\n{}", log(dir.path())))?;
+    killed.map_err(|e| format!("stopping Envoy: {e}"))?;
     println!("\nstopped Envoy and the demo upstream");
     Ok(())
 }
@@ -166,13 +148,23 @@ impl Stop {
     }
 }
 
-async fn show(
+async fn show_and_stay(
     args: &Args,
     upstream: &Upstream,
     envoy: &mut Child,
     dir: &Path,
 ) -> Result<(), String> {
     ready(envoy, &admin_file(dir)).await?;
+    show(args, upstream, dir).await?;
+    if args.once {
+        return Ok(());
+    }
+    println!("Running until Ctrl-C.");
+    let status = envoy.wait().await.map_err(|e| e.to_string())?;
+    Err(format!("Envoy ended by itself ({status}):"))
+}
+
+async fn show(args: &Args, upstream: &Upstream, dir: &Path) -> Result<(), String> {
     let pool = Pool::new(loopback(args.port));
     let key = filter::key();
     let charge = |amount: u32| {
@@ -221,9 +213,6 @@ An upstream that is slow, fails or breaks off: add -H 'x-demo-delay-ms: 3000',
   -H 'x-demo-status: 503' or -H 'x-demo-fault: act-close'."#,
         dir = dir.display(),
     );
-    if !args.once {
-        println!("Running until Ctrl-C.");
-    }
     Ok(())
 }
 
