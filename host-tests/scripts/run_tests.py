@@ -94,13 +94,23 @@ STAGES = [
         {}, False, False,
     ),
     ("unit tests", tests(*NATIVE), {}, True, False),
+    # nextest leaves these out; cargo test has run them above.
+    *(
+        [(
+            "documentation examples",
+            ["cargo", "test", "--doc", *NATIVE[:2], "--package", "host-tests"],
+            {}, True, False,
+        )]
+        if HAS_NEXTEST
+        else []
+    ),
     (
         "unit tests as wasm in Node",
         ["cargo", "test", "--package", "idempo-core", "--lib", "--target", WASM],
         {"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER": str(WASM_RUNNER)}, True, False,
     ),
     ("modules", ["make", "--no-print-directory", "filter"], {}, False, True),
-    # Without nextest the harness tests itself bound the number of Envoys.
+    # nextest.toml says how many Envoys run at once; cargo test has to be told.
     (
         "end to end in Envoy",
         tests("--package", "host-tests") + ([] if HAS_NEXTEST else ["--", "--test-threads=3"]),
