@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 const DUPLICATES: usize = 20;
 const OPERATIONS: usize = 500;
+const RACES: u64 = 8000;
 
 fn charge(key: &str) -> Request {
     Request::post("/v1/charges")
@@ -188,6 +189,38 @@ async fn twenty_duplicates_without_pause_have_one_effect() {
         assert!(recorded.iter().all(|a| a.body == recorded[0].body));
         assert_eq!(upstream.effects(), round);
     }
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// The narrowest window there is. Several connections send the same operations in the same order, so
+/// whichever worker is behind finds them claimed, gets through faster, and catches up: the two are
+/// soon at the same operation within microseconds. A claim that reads and then writes, without
+/// compare-and-swap, lets a few through twice here in most runs, even where the two are adjacent host
+/// calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_workers_neck_and_neck_make_one_claim_each() {
+    let (upstream, envoy, _) = with(filter::minimal()).await;
+    let requests: Vec<_> = (0..RACES).map(|_| charge(&key())).collect();
+    let mut connections = JoinSet::new();
+    for _ in 0..4 {
+        let h2 = H2::connect(envoy.addr()).await.unwrap();
+        let requests = requests.clone();
+        connections.spawn(async move { send_all(&h2, requests, 200).await });
+    }
+    while let Some(answers) = connections.join_next().await {
+        for answer in answers.unwrap() {
+            recorded_or_in_flight(&answer);
+        }
+    }
+    assert!(envoy.busy_workers().await >= 2, "both workers took part");
+    let twice: Vec<_> = upstream
+        .effects_by()
+        .by_operation
+        .into_iter()
+        .filter(|(_, effects)| *effects != 1)
+        .collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    assert_eq!(upstream.effects(), RACES);
     assert_eq!(envoy.vm_traps(), 0);
 }
 
