@@ -7,9 +7,9 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`syntax`] | header line or body member to plain text |
-//! | [`judge`] | which form the text has, and whether it could be guessed |
-//! | [`age`] | the time that a key or a deadline header states |
+//! | `syntax` | header line or body member to plain text |
+//! | `judge` | which form the text has, and whether it could be guessed |
+//! | `age` | the time that a key or a deadline header states |
 //! | [`reason`] | stable names for what is wrong, each with a sentence |
 //!
 //! Decisions that are not obvious:
