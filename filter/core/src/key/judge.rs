@@ -185,6 +185,7 @@ mod tests {
             "ZYXWVUTSRQPONMLKJIHGFE",
             "aabbccddeeffgghhiijjkk",
             "0001000100010002000100",
+            "aQzaaQazQQaaQzaQaaazQQQaQa",
         ] {
             assert!(is_trivial(text.as_bytes()), "{text}");
         }

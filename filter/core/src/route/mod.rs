@@ -35,8 +35,8 @@ use crate::http::Headers;
 use crate::plan::{Matcher, PathMatch, Plan};
 use serde_json::Value;
 
-/// What a selection looks at.
-#[derive(Clone, Copy, Debug)]
+/// What a selection looks at. No `Debug`: a body is a payload.
+#[derive(Clone, Copy)]
 pub struct RouteQuery<'a> {
     /// The request headers.
     pub headers: &'a Headers,

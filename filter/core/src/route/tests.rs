@@ -169,6 +169,7 @@ fn readings_of_some_server_are_refused_where_they_meet_a_rule() {
         "/v1/charges%3Acapture",
         "/v1/charges%253Acapture",
         "/v1/x//../charges",
+        "/v1/charges//..",
         "/v1/orders/a%2Fb/charges",
         "/v1/orders/%zz/charges",
         "v1/charges",
