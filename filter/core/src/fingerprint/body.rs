@@ -56,7 +56,7 @@ pub(super) fn read<'a>(
             let include = super::sorted(&rule.include);
             let exclude = super::sorted(&rule.exclude);
             json::parse(body)
-                .and_then(|node| pointer::bound(node, &include, &exclude))
+                .map(|node| pointer::bound(node, &include, &exclude))
                 .map(|octets| Body::new(Form::Json, octets))
         }
         Form::FormUrlencoded => {

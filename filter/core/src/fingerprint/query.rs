@@ -36,11 +36,12 @@ pub(super) struct Member {
 }
 
 /// Sorts members by name and frames them.
-pub(super) fn sorted(mut members: Vec<Member>) -> Vec<u8> {
+pub(super) fn sorted(members: Vec<Member>) -> Vec<u8> {
+    let mut members: Vec<_> = members.iter().map(|m| (root(&m.name), m)).collect();
     // A stable sort: what has the same root keeps its order.
-    members.sort_by(|a, b| root(&a.name).cmp(root(&b.name)));
+    members.sort_by_key(|(root, _)| *root);
     let mut out = Vec::new();
-    for member in &members {
+    for (_, member) in members {
         frame(&mut out, &member.name);
         match &member.value {
             None => out.push(0),
@@ -55,15 +56,11 @@ pub(super) fn sorted(mut members: Vec<Member>) -> Vec<u8> {
 
 /// The part of a name that decides its place: all before the first `[]`, bare or escaped.
 fn root(name: &[u8]) -> &[u8] {
-    let mut rest = name;
-    while !rest.is_empty() {
-        if rest.starts_with(b"[]") || rest.starts_with(b"%5B%5D") {
-            let at = name.len().saturating_sub(rest.len());
-            return name.get(..at).unwrap_or(name);
-        }
-        rest = rest.get(1..).unwrap_or_default();
-    }
-    name
+    let list = (0..name.len()).find_map(|at| {
+        let (root, rest) = name.split_at_checked(at)?;
+        (rest.starts_with(b"[]") || rest.starts_with(b"%5B%5D")).then_some(root)
+    });
+    list.unwrap_or(name)
 }
 
 /// One name or value. The result spells each input class in one way only: unreserved and bare
