@@ -229,6 +229,7 @@ mod tests {
         assert_eq!(pick("zh, zh-CN;q=0, ko;q=0.5"), "ko");
         assert_eq!(pick("in, id;q=0"), "en");
         assert_eq!(pick("ja;q=0.0"), "en");
+        assert_eq!(pick("fr, ja-JP;q=0"), "en");
         assert_eq!(pick("en-GB;q=0, en"), "en");
         assert_eq!(pick("*;q=0"), "en");
     }

@@ -167,6 +167,37 @@ fn added_lines_fail_in_either_spelling() {
 }
 
 #[test]
+fn a_repeated_line_fails_even_where_somebody_signed_it() {
+    let signer = signer("a", None);
+    let line = || (b"x-idempo-tenant".to_vec(), b"acme".to_vec());
+    for (lines, expected) in [
+        (vec![line()], Verification::Valid),
+        (vec![line(), line()], Verification::Invalid),
+    ] {
+        let value = signer.sign(&lines, b"POST", PATH, NOW);
+        let mut request = lines;
+        request.push((SIGNATURE_HEADER.into(), value.into_bytes()));
+        assert_eq!(verify(&signer, request), expected);
+    }
+}
+
+#[test]
+fn more_lines_than_a_filter_writes_are_not_even_hashed() {
+    let signer = signer("a", None);
+    for (count, expected) in [
+        (MAX_LINES, Verification::Valid),
+        (MAX_LINES + 1, Verification::Invalid),
+    ] {
+        let mut request: Vec<Line> = (0..count)
+            .map(|n| (format!("x-idempo-{n}").into_bytes(), Vec::new()))
+            .collect();
+        let value = signer.sign(&request, b"POST", PATH, NOW);
+        request.push((SIGNATURE_HEADER.into(), value.into_bytes()));
+        assert_eq!(verify(&signer, request), expected, "{count}");
+    }
+}
+
+#[test]
 fn method_path_namespace_and_secret_are_bound() {
     let signer = signer("a", None);
     let headers = Headers::new(request(&signer));
