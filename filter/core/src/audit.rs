@@ -29,7 +29,13 @@ impl Transition {
     /// A transition of the attempt that holds the claim.
     #[must_use]
     pub const fn own(at: u64, from: Status, to: Status, result: &'static str) -> Self {
-        Self { at, from: from.as_str(), to: to.as_str(), source: Source::Owner.as_str(), result }
+        Self {
+            at,
+            from: from.as_str(),
+            to: to.as_str(),
+            source: Source::Owner.as_str(),
+            result,
+        }
     }
 }
 
@@ -80,7 +86,12 @@ mod tests {
             &TenantDigest([1; 8]),
             "a\"1",
             7,
-            &[Transition::own(5, Status::Absent, Status::Pending, "applied")],
+            &[Transition::own(
+                5,
+                Status::Absent,
+                Status::Pending,
+                "applied",
+            )],
         );
         let zeros = "0".repeat(64);
         assert_eq!(

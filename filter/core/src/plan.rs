@@ -367,6 +367,17 @@ pub enum DigestAlgorithm {
     Sha256,
 }
 
+impl DigestAlgorithm {
+    /// The name in configurations and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Blake3 => "blake3",
+            Self::Sha256 => "sha256",
+        }
+    }
+}
+
 /// How an attempt is sent on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {

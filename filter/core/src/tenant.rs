@@ -75,7 +75,7 @@ pub enum TenantError {
 pub fn resolve(
     rule: &Tenant,
     headers: &Headers,
-    facts: &impl Facts,
+    facts: &(impl Facts + ?Sized),
 ) -> Result<TenantValue, TenantError> {
     let mut found: Option<Cow<'_, [u8]>> = None;
     for source in &rule.sources {
@@ -104,7 +104,7 @@ pub fn resolve(
 pub fn principal(
     source: &Source,
     headers: &Headers,
-    facts: &impl Facts,
+    facts: &(impl Facts + ?Sized),
 ) -> Result<Option<Vec<u8>>, TenantError> {
     Ok(value(source, headers, facts)?.map(Cow::into_owned))
 }
@@ -128,7 +128,7 @@ impl From<Flaw> for TenantError {
 fn value<'h>(
     source: &Source,
     headers: &'h Headers,
-    facts: &impl Facts,
+    facts: &(impl Facts + ?Sized),
 ) -> Result<Option<Cow<'h, [u8]>>, Flaw> {
     let value = match source {
         Source::Header(name) => header(name, headers)?.map(Cow::Borrowed),
@@ -148,7 +148,7 @@ fn value<'h>(
     }
 }
 
-fn property(path: &[&str], facts: &impl Facts) -> Option<Cow<'static, [u8]>> {
+fn property(path: &[&str], facts: &(impl Facts + ?Sized)) -> Option<Cow<'static, [u8]>> {
     facts
         .property(path)
         .filter(|v| !v.is_empty())

@@ -2,7 +2,7 @@
 //! version, state.
 
 use super::refusal::Refusal;
-use super::understand::fingerprint_request;
+use super::understand::fingerprint_of;
 use super::{Attempt, Effect, Exchange, Field, Level, Moment, Phase, Step};
 use crate::envelope;
 use crate::fingerprint::{self, Comparison, Fingerprint};
@@ -63,10 +63,17 @@ impl Exchange {
             return None;
         }
         let rule = self.route(attempt.route)?;
-        let request =
-            fingerprint_request(&attempt.headers, attempt.principal.as_deref(), &attempt.body);
         let again = (record.fingerprint.algorithm != attempt.fingerprint.algorithm)
-            .then(|| fingerprint::compute_like(&record.fingerprint, &rule.fingerprint, &request))
+            .then(|| {
+                fingerprint_of(
+                    &attempt.headers,
+                    attempt.principal.as_deref(),
+                    &attempt.body,
+                    |request| {
+                        fingerprint::compute_like(&record.fingerprint, &rule.fingerprint, request)
+                    },
+                )
+            })
             .flatten();
         let fresh = again.as_ref().unwrap_or(&attempt.fingerprint);
         let code = match record.fingerprint.compare(fresh) {
@@ -132,7 +139,9 @@ impl Exchange {
         }
         (0..route.map_or(0, |r| r.previous.len()))
             .filter(|place| {
-                route.and_then(|r| r.previous.get(*place)).is_some_and(|p| p.id == record.route)
+                route
+                    .and_then(|r| r.previous.get(*place))
+                    .is_some_and(|p| p.id == record.route)
             })
             .find_map(|place| self.previous_operation(attempt, place))
             .unwrap_or(attempt.operation)
@@ -150,14 +159,27 @@ impl Exchange {
     ) {
         let blob = match reply {
             Reply::Body(blob) => blob,
-            other => return self.on_store_failure(&attempt, &Step::Body(Box::new(record), outcome), &other, now, out),
+            other => {
+                return self.on_store_failure(
+                    &attempt,
+                    &Step::Body(Box::new(record), outcome),
+                    &other,
+                    now,
+                    out,
+                );
+            }
         };
         let decoded = blob.as_deref().map(envelope::decode);
-        let Some(Ok(envelope)) = decoded.filter(|d| d.as_ref().is_ok_and(|e| e.status == outcome.status)) else {
+        let Some(Ok(envelope)) =
+            decoded.filter(|d| d.as_ref().is_ok_and(|e| e.status == outcome.status))
+        else {
             out.push(Effect::Count(Counter::ReplayCorrupt));
             out.push(Effect::Log(
                 Level::Error,
-                format!("the recorded answer of operation {} is missing or damaged", attempt.operation),
+                format!(
+                    "the recorded answer of operation {} is missing or damaged",
+                    attempt.operation
+                ),
             ));
             let refusal = Refusal {
                 members: vec![("upstream_status", outcome.status.into())],

@@ -8,6 +8,7 @@ use crate::metrics::{Bypass, ClaimResult, Counter, Histogram, StoreOp, Waited};
 use crate::plan::{InFlightAction, Mode, StoreFailure};
 use crate::record::{Record, Status, View, Windows};
 use crate::reply::Code;
+use crate::reply::retry_after::{self, Wait};
 use crate::store::{Action, Claim, Full, Op, Reply};
 use crate::trusted::{self, Derived};
 
@@ -19,12 +20,7 @@ const REREAD_MS: u64 = 1_000;
 
 impl Exchange {
     /// The first question: what the route's earlier identities know, then the claim.
-    pub(super) fn ask_first(
-        &mut self,
-        attempt: Box<Attempt>,
-        now: Moment,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn ask_first(&mut self, attempt: Box<Attempt>, now: Moment, out: &mut Vec<Effect>) {
         out.push(Effect::Show(Field::Operation, attempt.operation.hex()));
         if let Some(rule) = self.route(attempt.route) {
             out.push(Effect::Show(Field::Route, rule.id.clone()));
@@ -42,11 +38,18 @@ impl Exchange {
         let Some(operation) = self.previous_operation(&attempt, place) else {
             return self.ask_claim(attempt, now, out);
         };
-        out.push(Effect::Store(Op { operation, action: Action::Read }));
+        out.push(Effect::Store(Op {
+            operation,
+            action: Action::Read,
+        }));
         self.phase = Phase::Ask(attempt, Step::Previous(place));
     }
 
-    fn previous_operation(&self, attempt: &Attempt, place: usize) -> Option<OperationId> {
+    pub(super) fn previous_operation(
+        &self,
+        attempt: &Attempt,
+        place: usize,
+    ) -> Option<OperationId> {
         let plan = &self.policy.plan;
         let previous = self.route(attempt.route)?.previous.get(place)?;
         let tenant = match &previous.tenant_default {
@@ -55,7 +58,12 @@ impl Exchange {
             }
             _ => attempt.tenant.as_bytes(),
         };
-        Some(OperationId::new(&plan.namespace, tenant, &previous.id, attempt.key.as_bytes()))
+        Some(OperationId::new(
+            &plan.namespace,
+            tenant,
+            &previous.id,
+            attempt.key.as_bytes(),
+        ))
     }
 
     fn ask_claim(&mut self, attempt: Box<Attempt>, now: Moment, out: &mut Vec<Effect>) {
@@ -134,7 +142,11 @@ impl Exchange {
                 self.answer(attempt, *record, now, out);
             }
             (_, Reply::Expired { unresolved }) => {
-                let reason = if unresolved { "unresolved" } else { "window_over" };
+                let reason = if unresolved {
+                    "unresolved"
+                } else {
+                    "window_over"
+                };
                 let refusal = Refusal {
                     status: Status::Expired.as_str(),
                     ..Refusal::because(Code::KeyExpired, reason)
@@ -170,7 +182,7 @@ impl Exchange {
     }
 
     /// The claim cannot be made: the route's policy decides (rule 4).
-    fn on_store_failure(
+    pub(super) fn on_store_failure(
         &mut self,
         attempt: &Attempt,
         step: &Step,
@@ -193,9 +205,13 @@ impl Exchange {
         // An abandoned claim must leave nothing behind (rule 5).
         out.push(Effect::Defer(Op {
             operation: attempt.operation,
-            action: Action::Cancel { owner: attempt.owner },
+            action: Action::Cancel {
+                owner: attempt.owner,
+            },
         }));
-        let open = self.route(attempt.route).is_some_and(|r| r.store_failure == StoreFailure::Open);
+        let open = self
+            .route(attempt.route)
+            .is_some_and(|r| r.store_failure == StoreFailure::Open);
         if open && attempt.mode == Mode::Enforce {
             out.push(Effect::Count(Counter::Bypass(Bypass::StoreFailure)));
             out.push(Effect::Show(Field::Outcome, "bypassed".to_owned()));
@@ -218,12 +234,15 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let chosen = Chosen { index: attempt.route, mode: attempt.mode };
+        let chosen = Chosen {
+            index: attempt.route,
+            mode: attempt.mode,
+        };
         self.refuse(Some(chosen), Some(attempt), refusal, now, out);
     }
 
     fn back_off(&self, attempt: &Attempt) -> u32 {
-        crate::reply::retry_after::after_failures(1, attempt.jitter())
+        retry_after::seconds(Wait::Failures(1), None, attempt.jitter())
     }
 
     pub(super) fn count_claim(
@@ -259,7 +278,10 @@ impl Exchange {
             self.phase = Phase::Pass;
             return;
         };
-        out.push(Effect::Count(Counter::Executed(attempt.route_index(), attempt.tenant_bucket)));
+        out.push(Effect::Count(Counter::Executed(
+            attempt.route_index(),
+            attempt.tenant_bucket,
+        )));
         if attempt.mode == Mode::Enforce {
             let mut edits = router_edits(rule, &attempt);
             let derived = trusted::lines(
@@ -278,13 +300,21 @@ impl Exchange {
                 attempt.headers.path_and_query(),
                 now.wall_ms() / 1000,
             );
-            edits.extend(derived.into_iter().map(|(name, value)| Edit::Set(name, value)));
+            edits.extend(
+                derived
+                    .into_iter()
+                    .map(|(name, value)| Edit::Set(name, value)),
+            );
             out.push(Effect::Request(edits));
         }
         // Neither is needed any more, and the exchange may last.
         attempt.body = Vec::new();
         attempt.headers = crate::http::Headers::default();
-        let from = if result == ClaimResult::TakenOver { Status::Unknown } else { Status::Absent };
+        let from = if result == ClaimResult::TakenOver {
+            Status::Unknown
+        } else {
+            Status::Absent
+        };
         self.phase = Phase::Run(Box::new(Run {
             attempt,
             claim: Box::new(claim),
@@ -295,7 +325,12 @@ impl Exchange {
             renewing: false,
             writes: 0,
             aim: None,
-            transitions: vec![Transition::own(now.wall_ms(), from, Status::Pending, "applied")],
+            transitions: vec![Transition::own(
+                now.wall_ms(),
+                from,
+                Status::Pending,
+                "applied",
+            )],
         }));
     }
 
@@ -307,7 +342,9 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Some(rule) = self.route(attempt.route) else { return };
+        let Some(rule) = self.route(attempt.route) else {
+            return;
+        };
         let wait = rule.in_flight.action == InFlightAction::Wait && attempt.mode == Mode::Enforce;
         match attempt.wait_until {
             Some(until) if now.store_ms < until => {
@@ -332,8 +369,11 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        out.push(Effect::Count(Counter::InFlight(attempt.route_index(), waited)));
-        let seconds = crate::reply::retry_after::for_lease(lease_left, attempt.jitter());
+        out.push(Effect::Count(Counter::InFlight(
+            attempt.route_index(),
+            waited,
+        )));
+        let seconds = retry_after::seconds(Wait::Lease(lease_left), None, attempt.jitter());
         let refusal = Refusal {
             retry_after_s: Some(seconds),
             status: Status::Pending.as_str(),
@@ -387,8 +427,13 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         debug_assert!(matches!(record.view(now.store_ms), View::Unknown { .. }));
-        let Some(claim) = self.claim(&attempt, now) else { return };
-        out.push(attempt.op(Action::TakeOver { claim, expect: record.version }));
+        let Some(claim) = self.claim(&attempt, now) else {
+            return;
+        };
+        out.push(attempt.op(Action::TakeOver {
+            claim,
+            expect: record.version,
+        }));
         self.phase = Phase::Ask(attempt, Step::TakeOver);
     }
 }

@@ -79,10 +79,17 @@ impl Exchange {
                 (Status::Pending, "failed")
             }
         };
-        if let (Some(Aim { cause: Some(cause), .. }), "applied" | "already") = (aim, result) {
+        if let (
+            Some(Aim {
+                cause: Some(cause), ..
+            }),
+            "applied" | "already",
+        ) = (aim, result)
+        {
             out.push(Effect::Count(Counter::Unknown(index, cause)));
         }
-        run.transitions.push(Transition::own(now.wall_ms(), from, to, result));
+        run.transitions
+            .push(Transition::own(now.wall_ms(), from, to, result));
         self.show_end(&run, to, out);
         out.push(Effect::Wake(run.attempt.operation));
         self.phase = Phase::Done;
@@ -130,12 +137,20 @@ impl Exchange {
                 let accepted = recording.is_accepted();
                 let length = recording.length();
                 let (outcome, _) = recording.outcome(length, now);
-                let deadline_ms =
-                    self.route(run.attempt.route).map_or(0, |r| r.accepted_deadline_ms);
+                let deadline_ms = self
+                    .route(run.attempt.route)
+                    .map_or(0, |r| r.accepted_deadline_ms);
                 let target = if accepted {
-                    Target::Accepted { outcome, deadline_ms, blob: None }
+                    Target::Accepted {
+                        outcome,
+                        deadline_ms,
+                        blob: None,
+                    }
                 } else {
-                    Target::Completed { outcome, blob: None }
+                    Target::Completed {
+                        outcome,
+                        blob: None,
+                    }
                 };
                 let action = run.transition(target);
                 out.push(run.attempt.op(action));
@@ -146,7 +161,9 @@ impl Exchange {
             Phase::Ask(attempt, super::Step::Claim | super::Step::TakeOver) => {
                 out.push(Effect::Defer(Op {
                     operation: attempt.operation,
-                    action: Action::Cancel { owner: attempt.owner },
+                    action: Action::Cancel {
+                        owner: attempt.owner,
+                    },
                 }));
                 self.phase = Phase::Done;
             }
@@ -164,7 +181,9 @@ fn compensate(run: &Run, release: bool, reply: &Reply, out: &mut Vec<Effect>) {
         return;
     }
     out.push(Effect::Count(Counter::StoreError(StoreOp::Transition)));
-    out.push(Effect::Count(Counter::Compensation(run.attempt.route_index())));
+    out.push(Effect::Count(Counter::Compensation(
+        run.attempt.route_index(),
+    )));
     let operation = run.attempt.operation;
     out.push(Effect::Log(
         Level::Error,
@@ -192,6 +211,9 @@ impl Aim {
             Target::Unknown { evidence } => Some(Cause::of(&evidence.details)),
             _ => None,
         };
-        Self { status: target.status(), cause }
+        Self {
+            status: target.status(),
+            cause,
+        }
     }
 }

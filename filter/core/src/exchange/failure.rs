@@ -36,8 +36,12 @@ const NOT_ROUTED: [&str; 14] = [
 ];
 
 /// Beginnings of details of answers made by filters behind this one, before the router.
-const NOT_ROUTED_PREFIX: [&str; 4] =
-    ["rbac_access_denied", "jwt_authn_access_denied", "cluster_not_found", "local_rate_limited"];
+const NOT_ROUTED_PREFIX: [&str; 4] = [
+    "rbac_access_denied",
+    "jwt_authn_access_denied",
+    "cluster_not_found",
+    "local_rate_limited",
+];
 
 /// What is inside the braces of `upstream_reset_before_response_started{…}` where the request
 /// provably never left: the connection was never made, or the peer refused the stream unprocessed
@@ -57,7 +61,11 @@ const RESET_NOT_SENT: [&str; 5] = [
 pub fn judge(details: &str, attempts: Option<u64>) -> Sent {
     if not_routed(details) {
         // No host was picked in this try. An earlier try of the router may have been sent.
-        return if attempts.is_none_or(|n| n <= 1) { Sent::No } else { Sent::Maybe };
+        return if attempts.is_none_or(|n| n <= 1) {
+            Sent::No
+        } else {
+            Sent::Maybe
+        };
     }
     let reset = details
         .strip_prefix("upstream_reset_before_response_started{")
@@ -86,7 +94,11 @@ mod tests {
             "upstream_reset_before_response_started{remote_connection_failure|delayed_connect}";
         assert_eq!(judge(refused, Some(1)), Sent::No);
         assert_eq!(judge(refused, Some(2)), Sent::Maybe);
-        assert_eq!(judge(refused, None), Sent::Maybe, "unreadable means unknown");
+        assert_eq!(
+            judge(refused, None),
+            Sent::Maybe,
+            "unreadable means unknown"
+        );
     }
 
     #[test]
@@ -95,7 +107,10 @@ mod tests {
             assert_eq!(judge(details, Some(1)), Sent::No, "{details}");
             assert_eq!(judge(details, Some(2)), Sent::Maybe, "{details}");
         }
-        assert_eq!(judge("rbac_access_denied_matched_policy[x]", None), Sent::No);
+        assert_eq!(
+            judge("rbac_access_denied_matched_policy[x]", None),
+            Sent::No
+        );
     }
 
     #[test]

@@ -25,7 +25,11 @@ impl RouteMetadata {
         if facts.property(&BASE).is_none() {
             return Self::default();
         }
-        let member = |name: &str| facts.property(&[a, b, c, d, name]).filter(|v| !v.is_empty());
+        let member = |name: &str| {
+            facts
+                .property(&[a, b, c, d, name])
+                .filter(|v| !v.is_empty())
+        };
         let mut out = Self::default();
         if let Some(value) = member("requires_idempotency") {
             match value.as_slice() {

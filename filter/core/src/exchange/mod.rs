@@ -34,9 +34,9 @@ mod metadata;
 mod refusal;
 mod request;
 mod response;
-mod understand;
 #[cfg(test)]
 mod tests;
+mod understand;
 
 pub use effects::{Edit, Effect, Field, Level};
 pub use response::Origin;
@@ -85,7 +85,9 @@ impl Moment {
     /// A moment of the store's clock as Unix milliseconds.
     #[must_use]
     pub const fn to_wall_ms(&self, store_ms: u64) -> u64 {
-        self.wall_ms().saturating_add(store_ms).saturating_sub(self.store_ms)
+        self.wall_ms()
+            .saturating_add(store_ms)
+            .saturating_sub(self.store_ms)
     }
 }
 
@@ -264,7 +266,10 @@ impl Exchange {
     /// Whether the request must be held where it is.
     #[must_use]
     pub fn holds_request(&self) -> bool {
-        matches!(self.phase, Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_))
+        matches!(
+            self.phase,
+            Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_)
+        )
     }
 
     /// Whether the response must be held where it is.
@@ -320,6 +325,9 @@ impl Attempt {
     }
 
     fn op(&self, action: crate::store::Action) -> Effect {
-        Effect::Store(Op { operation: self.operation, action })
+        Effect::Store(Op {
+            operation: self.operation,
+            action,
+        })
     }
 }

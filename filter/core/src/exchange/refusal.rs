@@ -26,21 +26,36 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(code: Code) -> Self {
-        Self { code, reason: None, members: Vec::new(), retry_after_s: None, status: "" }
+        Self {
+            code,
+            reason: None,
+            members: Vec::new(),
+            retry_after_s: None,
+            status: "",
+        }
     }
 
     pub(super) fn because(code: Code, reason: &'static str) -> Self {
-        Self { reason: Some(reason), ..Self::new(code) }
+        Self {
+            reason: Some(reason),
+            ..Self::new(code)
+        }
     }
 
     pub(super) fn too_large(limit: u64) -> Self {
-        Self { members: vec![("limit", limit.into())], ..Self::new(Code::PayloadTooLarge) }
+        Self {
+            members: vec![("limit", limit.into())],
+            ..Self::new(Code::PayloadTooLarge)
+        }
     }
 }
 
 impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Self {
-        Self { reason: error.reason(), ..Self::new(error.code()) }
+        Self {
+            reason: error.reason(),
+            ..Self::new(error.code())
+        }
     }
 }
 
@@ -92,12 +107,18 @@ impl Exchange {
                 out.push(Effect::Count(Counter::Would(index, Some(refusal.code))));
             }
             out.push(Effect::Count(Counter::Bypass(Bypass::Unobserved)));
-            out.push(Effect::Show(Field::Outcome, format!("would_{}", refusal.code)));
+            out.push(Effect::Show(
+                Field::Outcome,
+                format!("would_{}", refusal.code),
+            ));
             self.phase = Phase::Pass;
             return;
         }
         count_refusal(index, attempt, refusal.code, out);
-        out.push(Effect::Show(Field::Outcome, refusal.code.as_str().to_owned()));
+        out.push(Effect::Show(
+            Field::Outcome,
+            refusal.code.as_str().to_owned(),
+        ));
         let status = rule
             .and_then(|r| r.statuses.get(&refusal.code).copied())
             .unwrap_or_else(|| refusal.code.default_status());
@@ -142,7 +163,9 @@ fn count_refusal(
     out: &mut Vec<Effect>,
 ) {
     out.push(Effect::Count(Counter::Rejected(index, code)));
-    let (Some(index), Some(attempt)) = (index, attempt) else { return };
+    let (Some(index), Some(attempt)) = (index, attempt) else {
+        return;
+    };
     let tenant = attempt.tenant_bucket;
     match code {
         Code::PayloadMismatch | Code::PrincipalMismatch | Code::FingerprintIncomparable => {
@@ -151,11 +174,18 @@ fn count_refusal(
         Code::KeyExpired => out.push(Effect::Count(Counter::Expired(index))),
         _ => {}
     }
-    if !matches!(code, Code::StoreFull | Code::StoreUnavailable | Code::StoreRecovering) {
+    if !matches!(
+        code,
+        Code::StoreFull | Code::StoreUnavailable | Code::StoreRecovering
+    ) {
         out.push(Effect::Count(Counter::Hit(index, tenant)));
     }
 }
 
 fn markers(status: &str, operation: Option<&OperationId>) -> Vec<Line> {
-    trusted::markers(&Markers { status, operation, ..Markers::default() })
+    trusted::markers(&Markers {
+        status,
+        operation,
+        ..Markers::default()
+    })
 }

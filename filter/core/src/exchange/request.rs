@@ -3,9 +3,7 @@
 use super::metadata::RouteMetadata;
 use super::refusal::Refusal;
 use super::understand::Understood;
-use super::{
-    CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, Moment, Phase,
-};
+use super::{CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, Moment, Phase};
 use crate::http::{Headers, media_type};
 use crate::key::{self, KeyError};
 use crate::metrics::{Bypass, Counter};
@@ -37,7 +35,10 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        self.attempt_id = headers.first("x-request-id").map(attempt_id).unwrap_or_default();
+        self.attempt_id = headers
+            .first("x-request-id")
+            .map(attempt_id)
+            .unwrap_or_default();
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
         let envoy_route = facts
@@ -68,7 +69,9 @@ impl Exchange {
 
     /// How much of the body the host holds so far, octets: for limits while it still comes.
     pub fn on_request_progress(&mut self, held: u64, now: Moment, out: &mut Vec<Effect>) {
-        let Phase::Gather(gather) = &self.phase else { return };
+        let Phase::Gather(gather) = &self.phase else {
+            return;
+        };
         let (chosen, limit) = self.body_limit(gather);
         if held <= limit {
             return;
@@ -133,8 +136,18 @@ impl Exchange {
     }
 
     fn body_limit(&self, gather: &Gather) -> (Option<Chosen>, u64) {
-        let widest = || self.policy.plan.routes.iter().map(|r| r.fingerprint.max_body).max();
-        let rule = gather.route.and_then(|c| self.route(c.index)).map(|r| r.fingerprint.max_body);
+        let widest = || {
+            self.policy
+                .plan
+                .routes
+                .iter()
+                .map(|r| r.fingerprint.max_body)
+                .max()
+        };
+        let rule = gather
+            .route
+            .and_then(|c| self.route(c.index))
+            .map(|r| r.fingerprint.max_body);
         let limit = rule.or_else(widest).unwrap_or(0);
         match gather.route {
             Some(chosen) if chosen.mode == Mode::Observe => {
@@ -161,8 +174,12 @@ impl Exchange {
         }
         let plan = &self.policy.plan;
         let safe = route::is_safe_method(headers.method());
-        let query = RouteQuery { headers: &headers, envoy_route_name: envoy_route.as_deref(), body: None };
-        if route::method_override(&headers).is_some() && route::any_method_matches(plan, &query) {
+        let query = RouteQuery {
+            headers: &headers,
+            envoy_route_name: envoy_route.as_deref(),
+            body: None,
+        };
+        if route::hidden_write(plan, &query).is_some() {
             return Verdict::Refuse(None, Refusal::new(Code::MethodOverride));
         }
         if metadata.requires == Some(false) {
@@ -200,7 +217,11 @@ impl Exchange {
             }
             Selection::NeedsBody => {
                 gather.read_facts(plan, facts);
-                if end { Verdict::Evaluate(Box::new(gather)) } else { Verdict::Gather(Box::new(gather)) }
+                if end {
+                    Verdict::Evaluate(Box::new(gather))
+                } else {
+                    Verdict::Gather(Box::new(gather))
+                }
             }
             Selection::Route(index) => {
                 gather.read_facts(plan, facts);
@@ -209,16 +230,21 @@ impl Exchange {
         }
     }
 
-    fn choose(&self, index: usize, metadata: Option<Mode>) -> Chosen {
+    pub(super) fn choose(&self, index: usize, metadata: Option<Mode>) -> Chosen {
         let rule = self.route(index).and_then(|r| r.mode);
-        Chosen { index, mode: metadata.or(rule).unwrap_or(self.policy.plan.mode) }
+        Chosen {
+            index,
+            mode: metadata.or(rule).unwrap_or(self.policy.plan.mode),
+        }
     }
 
     /// What can be refused from the headers of a request whose rule is known, so that no body need
     /// be held for it.
     fn judge_route(&self, mut gather: Gather, index: usize, end: bool) -> Verdict {
         let chosen = self.choose(index, gather.mode);
-        let Some(rule) = self.route(index) else { return Verdict::Pass(None) };
+        let Some(rule) = self.route(index) else {
+            return Verdict::Pass(None);
+        };
         if chosen.mode == Mode::Off {
             return Verdict::Pass(None);
         }
@@ -238,13 +264,18 @@ impl Exchange {
         if let Some(Err(error)) = &gather.facts.tenant {
             return Verdict::Refuse(Some(chosen), error.into());
         }
-        let reads_body = !matches!(rule.fingerprint.body, BodyMode::None | BodyMode::ContentDigest)
-            || body_may_have_key;
+        let reads_body = !matches!(
+            rule.fingerprint.body,
+            BodyMode::None | BodyMode::ContentDigest
+        ) || body_may_have_key;
         if end || !reads_body {
             return Verdict::Evaluate(Box::new(gather));
         }
         let (_, limit) = self.body_limit(&gather);
-        let declared = gather.headers.first_str("content-length").and_then(|v| v.parse::<u64>().ok());
+        let declared = gather
+            .headers
+            .first_str("content-length")
+            .and_then(|v| v.parse::<u64>().ok());
         if declared.is_some_and(|length| length > limit) {
             return Verdict::Refuse(Some(chosen), Refusal::too_large(limit));
         }
@@ -281,14 +312,21 @@ fn strip_forged(headers: &Headers, out: &mut Vec<Effect>) {
 impl Gather {
     fn read_facts(&mut self, plan: &Plan, facts: &dyn Facts) {
         self.facts.tenant = Some(tenant::resolve(&plan.tenant, &self.headers, facts));
-        self.facts.principal =
-            plan.principal.as_ref().map(|source| tenant::principal(source, &self.headers, facts));
+        self.facts.principal = plan
+            .principal
+            .as_ref()
+            .map(|source| tenant::principal(source, &self.headers, facts));
     }
 }
 
 /// The trace id as it may be stored, logged and sent back: visible ASCII, bounded.
 fn attempt_id(value: &[u8]) -> String {
-    value.iter().filter(|b| b.is_ascii_graphic()).take(64).map(|b| char::from(*b)).collect()
+    value
+        .iter()
+        .filter(|b| b.is_ascii_graphic())
+        .take(64)
+        .map(|b| char::from(*b))
+        .collect()
 }
 
 /// Whether the request says that its body is JSON.

@@ -48,7 +48,10 @@ impl Exchange {
             Phase::Run(run) => self.on_first_answer(run, headers, end, origin, now, out),
             other => {
                 if self.bypassed && matches!(other, Phase::Pass) {
-                    let facts = Markers { status: "bypassed", ..Markers::default() };
+                    let facts = Markers {
+                        status: "bypassed",
+                        ..Markers::default()
+                    };
                     out.push(Effect::Response(mark(headers, trusted::markers(&facts))));
                 }
                 self.phase = other;
@@ -65,8 +68,13 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Some(rule) = self.route(run.attempt.route) else { return };
-        let status = headers.first_str(":status").and_then(|s| s.parse().ok()).unwrap_or(0);
+        let Some(rule) = self.route(run.attempt.route) else {
+            return;
+        };
+        let status = headers
+            .first_str(":status")
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(0);
         out.push(Effect::Time(
             Histogram::UpstreamUs,
             now.wall_us.saturating_sub(run.sent_us),
@@ -90,8 +98,10 @@ impl Exchange {
         match meaning(rule, status, reading.policy, origin.attempts) {
             Meaning::Release => self.release(run, headers, now, out),
             Meaning::Unknown => {
-                let evidence =
-                    Evidence { status: Some(status), ..Evidence::named(UPSTREAM_STATUS) };
+                let evidence = Evidence {
+                    status: Some(status),
+                    ..Evidence::named(UPSTREAM_STATUS)
+                };
                 self.unknown(run, headers, evidence, now, out);
             }
             Meaning::Record { accepted, replay } => {
@@ -143,11 +153,17 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) else { return };
+        let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) else {
+            return;
+        };
         recording.take(chunk, self.route(run.attempt.route));
         // A client closes when it has counted its bytes: the chunk that completes the declared
         // length is the end, whatever the host still sends.
-        if end || recording.declared.is_some_and(|length| recording.seen >= length) {
+        if end
+            || recording
+                .declared
+                .is_some_and(|length| recording.seen >= length)
+        {
             return self.finish(run, *recording, now, out);
         }
         self.phase = Phase::Record(run, recording);
@@ -209,14 +225,26 @@ impl Exchange {
             };
             let mut lines = trusted::markers(&facts);
             lines.extend(self.memory_marker(&run.attempt, now));
-            let mut edits: Vec<Edit> =
-                std::mem::take(&mut self.stale_markers).into_iter().map(Edit::Remove).collect();
-            edits.extend(lines.into_iter().map(|(name, value)| Edit::Set(name, value)));
+            let mut edits: Vec<Edit> = std::mem::take(&mut self.stale_markers)
+                .into_iter()
+                .map(Edit::Remove)
+                .collect();
+            edits.extend(
+                lines
+                    .into_iter()
+                    .map(|(name, value)| Edit::Set(name, value)),
+            );
             out.push(Effect::Response(edits));
         }
-        let deadline_ms = self.route(run.attempt.route).map_or(0, |r| r.accepted_deadline_ms);
+        let deadline_ms = self
+            .route(run.attempt.route)
+            .map_or(0, |r| r.accepted_deadline_ms);
         let target = if accepted {
-            Target::Accepted { outcome, deadline_ms, blob }
+            Target::Accepted {
+                outcome,
+                deadline_ms,
+                blob,
+            }
         } else {
             Target::Completed { outcome, blob }
         };
@@ -231,16 +259,24 @@ impl Exchange {
         let window = run.claim.windows.replay_ms;
         if accepted {
             let deadline = rule.map_or(0, |r| r.accepted_deadline_ms);
-            (now.wall_ms().saturating_add(deadline), Status::Accepted.as_str())
+            (
+                now.wall_ms().saturating_add(deadline),
+                Status::Accepted.as_str(),
+            )
         } else {
-            (now.wall_ms().saturating_add(window), Status::Completed.as_str())
+            (
+                now.wall_ms().saturating_add(window),
+                Status::Completed.as_str(),
+            )
         }
     }
 
     /// Nothing was done: the operation may be tried again.
     fn release(&mut self, run: Box<Run>, headers: &Headers, now: Moment, out: &mut Vec<Effect>) {
         self.mark_response(&run, headers, "released", now, out);
-        out.push(run.attempt.op(Action::Cancel { owner: run.attempt.owner }));
+        out.push(run.attempt.op(Action::Cancel {
+            owner: run.attempt.owner,
+        }));
         self.phase = Phase::Settle(run, Held::Response);
     }
 
@@ -271,7 +307,11 @@ impl Exchange {
             return;
         }
         let operation = Some(&run.attempt.operation);
-        let mut lines = trusted::markers(&Markers { status, operation, ..Markers::default() });
+        let mut lines = trusted::markers(&Markers {
+            status,
+            operation,
+            ..Markers::default()
+        });
         lines.extend(self.memory_marker(&run.attempt, now));
         out.push(Effect::Response(mark(headers, lines)));
     }
@@ -282,15 +322,25 @@ impl Exchange {
             && recording.hold
         {
             recording.hold = false;
-            out.push(Effect::Log(Level::Warn, "an answer could not be held".to_owned()));
+            out.push(Effect::Log(
+                Level::Warn,
+                "an answer could not be held".to_owned(),
+            ));
         }
     }
 }
 
 /// Lines that the filter adds, and the upstream's copies of them removed.
 fn mark(headers: &Headers, lines: Vec<Line>) -> Vec<Edit> {
-    let mut edits: Vec<Edit> = present_markers(headers).into_iter().map(Edit::Remove).collect();
-    edits.extend(lines.into_iter().map(|(name, value)| Edit::Set(name, value)));
+    let mut edits: Vec<Edit> = present_markers(headers)
+        .into_iter()
+        .map(Edit::Remove)
+        .collect();
+    edits.extend(
+        lines
+            .into_iter()
+            .map(|(name, value)| Edit::Set(name, value)),
+    );
     edits
 }
 
@@ -315,19 +365,32 @@ fn meaning(
     match (policy, class) {
         (Some(UpstreamPolicy::NotStarted), _) | (None, Class::Release) => {
             // The router may have sent it before: then this answer speaks for one try only.
-            if attempts.is_some_and(|n| n <= 1) { Meaning::Release } else { Meaning::Unknown }
+            if attempts.is_some_and(|n| n <= 1) {
+                Meaning::Release
+            } else {
+                Meaning::Unknown
+            }
         }
-        (Some(UpstreamPolicy::NoStore), Class::Record | Class::Accepted) => {
-            Meaning::Record { accepted: class == Class::Accepted, replay: Replayable::NoStore }
-        }
+        (Some(UpstreamPolicy::NoStore), Class::Record | Class::Accepted) => Meaning::Record {
+            accepted: class == Class::Accepted,
+            replay: Replayable::NoStore,
+        },
         (Some(UpstreamPolicy::Store), Class::Accepted) | (None, Class::Accepted) => {
-            Meaning::Record { accepted: true, replay: Replayable::Yes }
+            Meaning::Record {
+                accepted: true,
+                replay: Replayable::Yes,
+            }
         }
-        (Some(UpstreamPolicy::Store), _) | (None, Class::Record) => {
-            Meaning::Record { accepted: false, replay: Replayable::Yes }
-        }
+        (Some(UpstreamPolicy::Store), _) | (None, Class::Record) => Meaning::Record {
+            accepted: false,
+            replay: Replayable::Yes,
+        },
         (Some(UpstreamPolicy::NoStore), Class::Release) => {
-            if attempts.is_some_and(|n| n <= 1) { Meaning::Release } else { Meaning::Unknown }
+            if attempts.is_some_and(|n| n <= 1) {
+                Meaning::Release
+            } else {
+                Meaning::Unknown
+            }
         }
         (Some(UpstreamPolicy::NoStore) | None, Class::Unknown) => Meaning::Unknown,
     }
@@ -340,7 +403,10 @@ fn class_of(classes: &[ClassRule], status: u16) -> Class {
         .map_or(Class::Unknown, |c| c.class)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call, and a struct for it would say less")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call, and a struct for it would say less"
+)]
 fn start(
     rule: &Route,
     run: &Run,
@@ -351,7 +417,9 @@ fn start(
     end: bool,
     origin: &Origin,
 ) -> Recording {
-    let declared = headers.first_str("content-length").and_then(|v| v.parse::<u64>().ok());
+    let declared = headers
+        .first_str("content-length")
+        .and_then(|v| v.parse::<u64>().ok());
     // A HEAD answer or a 304 declares a length that never comes.
     let declared = declared.filter(|_| !end);
     let enforce = run.attempt.mode == Mode::Enforce;
@@ -365,7 +433,11 @@ fn start(
         body: Vec::new(),
         seen: 0,
         declared,
-        replay: if enforce { replay } else { Replayable::Observed },
+        replay: if enforce {
+            replay
+        } else {
+            Replayable::Observed
+        },
         accepted,
         hold,
         digest: blake3::Hasher::new_derive_key("idempo 2026 unkept answer v1"),
@@ -442,5 +514,9 @@ impl Recording {
 
 /// Response code details as evidence: Envoy's own text, bounded.
 pub(super) fn evidence_of(details: &str) -> Evidence {
-    Evidence { status: None, details: bounded(details, 96), result: None }
+    Evidence {
+        status: None,
+        details: bounded(details, 96),
+        result: None,
+    }
 }

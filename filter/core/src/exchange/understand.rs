@@ -4,6 +4,7 @@ use super::refusal::Refusal;
 use super::request::is_json;
 use super::{Attempt, Chosen, Exchange, Gather, Moment};
 use crate::fingerprint;
+use crate::http::Headers;
 use crate::ids::{OperationId, OwnerToken};
 use crate::key::{self, Key, KeyError, Timeliness};
 use crate::metrics::{Bypass, Counter};
@@ -12,6 +13,7 @@ use crate::reply::Code;
 use crate::route::{self, RouteQuery, Selection};
 use crate::tenant::TenantError;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// What a complete request is.
 pub(super) enum Understood {
@@ -36,7 +38,9 @@ impl Exchange {
                 Err(understood) => return *understood,
             },
         };
-        let Some(rule) = self.route(chosen.index) else { return Understood::Pass(None) };
+        let Some(rule) = self.route(chosen.index) else {
+            return Understood::Pass(None);
+        };
         if chosen.mode == Mode::Off {
             return Understood::Pass(None);
         }
@@ -93,7 +97,11 @@ impl Exchange {
             None => None,
         };
         let Some(key) = key::settle(&rule.key, in_header, in_body)? else {
-            return if gather.requires_key { Err(KeyError::Missing.into()) } else { Ok(None) };
+            return if gather.requires_key {
+                Err(KeyError::Missing.into())
+            } else {
+                Ok(None)
+            };
         };
         let tenant = match gather.facts.tenant {
             Some(Ok(tenant)) => tenant,
@@ -105,13 +113,13 @@ impl Exchange {
             Some(Ok(principal)) => principal,
             None => None,
         };
-        self.judge_age(&key, rule, &gather, now)?;
+        self.judge_age(&key, rule, &gather.headers, now)?;
         let operation =
             OperationId::new(&plan.namespace, tenant.as_bytes(), &rule.id, key.as_bytes());
-        let fingerprint = fingerprint::compute(
-            &rule.fingerprint,
-            &fingerprint_request(&gather.headers, principal.as_deref(), &body),
-        )?;
+        let fingerprint =
+            fingerprint_of(&gather.headers, principal.as_deref(), &body, |request| {
+                fingerprint::compute(&rule.fingerprint, request)
+            })?;
         let owner = OwnerToken::derive(&[
             &self.seed.vm,
             &self.seed.counter.to_be_bytes(),
@@ -145,12 +153,17 @@ impl Exchange {
         &self,
         key: &Key,
         rule: &Route,
-        gather: &Gather,
+        headers: &Headers,
         now: Moment,
     ) -> Result<(), Refusal> {
-        let Some(kind) = &rule.key_time else { return Ok(()) };
-        let age = key::embedded_time_ms(key, kind, &gather.headers)?;
-        let remembered = rule.replay.ttl_ms.saturating_add(rule.replay.tombstone_ttl_ms);
+        let Some(kind) = &rule.key_time else {
+            return Ok(());
+        };
+        let age = key::embedded_time_ms(key, kind, headers)?;
+        let remembered = rule
+            .replay
+            .ttl_ms
+            .saturating_add(rule.replay.tombstone_ttl_ms);
         match age.judge(now.wall_ms(), remembered)? {
             Timeliness::Timely => Ok(()),
             Timeliness::TooLate => Err(Refusal::because(Code::KeyExpired, "key_time")),
@@ -158,19 +171,32 @@ impl Exchange {
     }
 }
 
-/// What the fingerprint is computed over.
-pub(super) fn fingerprint_request<'a>(
-    headers: &'a crate::http::Headers,
-    principal: Option<&'a [u8]>,
-    body: &'a [u8],
-) -> fingerprint::Request<'a> {
-    fingerprint::Request { headers, principal, body }
+/// What the fingerprint is computed over. A path that no rule of RFC 3986 can normalise is bound as
+/// it is.
+pub(super) fn fingerprint_of<T>(
+    headers: &Headers,
+    principal: Option<&[u8]>,
+    body: &[u8],
+    compute: impl FnOnce(&fingerprint::Request<'_>) -> T,
+) -> T {
+    let raw = headers.split_path().0;
+    let path = route::normalise_path(raw).unwrap_or(Cow::Borrowed(raw));
+    compute(&fingerprint::Request {
+        headers,
+        canonical_path: &path,
+        principal,
+        body,
+    })
 }
 
 /// Parsing a body costs more than looking for the member's name in it. A name may also be written
 /// with escapes, so a body with any `\u` is parsed.
 fn may_hold_key(rule: &KeyRule, body: &[u8]) -> bool {
-    let Some(name) = rule.body_field.as_deref().and_then(|p| p.rsplit('/').next()) else {
+    let Some(name) = rule
+        .body_field
+        .as_deref()
+        .and_then(|p| p.rsplit('/').next())
+    else {
         return false;
     };
     let plain = name.replace("~1", "/").replace("~0", "~");

@@ -27,7 +27,7 @@ pub struct Derived<'a> {
     /// The attempt's trace id as the client influenced it; cut at [`ATTEMPT_MAX`].
     pub attempt: &'a str,
     /// Rises with every re-execution: receivers can fence by it.
-    pub generation: u32,
+    pub generation: u64,
     /// The tenant's value, never cut: two tenants must not become one. Left out where empty.
     pub tenant: &'a [u8],
     /// The rule's id.
@@ -108,7 +108,7 @@ mod tests {
             &Derived {
                 operation: &OperationId([1; 32]),
                 attempt: &attempt,
-                generation: u32::MAX,
+                generation: u64::MAX,
                 tenant: b"acme\xff\0 50%",
                 route: "charges\n",
                 key_hash: &key_hash(b"k"),
@@ -132,7 +132,10 @@ mod tests {
             Some("acme%FF%00%2050%25")
         );
         assert_eq!(written.first_str("x-idempo-route"), Some("charges%0A"));
-        assert_eq!(written.first_str("x-idempo-generation"), Some("4294967295"));
+        assert_eq!(
+            written.first_str("x-idempo-generation"),
+            Some("18446744073709551615")
+        );
     }
 
     #[test]
