@@ -294,6 +294,23 @@ impl Exchange {
         matches!(self.phase, Phase::Record(..))
     }
 
+    /// Whether the response's headers are of interest.
+    #[must_use]
+    pub fn wants_response(&self) -> bool {
+        matches!(self.phase, Phase::Run(_)) || (self.bypassed && matches!(self.phase, Phase::Pass))
+    }
+
+    /// How many attempts of this one's operation may wait in one worker.
+    #[must_use]
+    pub fn max_waiters(&self) -> u32 {
+        match &self.phase {
+            Phase::Wait(attempt) => {
+                self.route(attempt.route).map_or(0, |r| r.in_flight.max_waiters)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether this attempt waits for another one's end.
     #[must_use]
     pub fn waits(&self) -> Option<OperationId> {
