@@ -11,29 +11,36 @@
 //! memory, and it keeps the last of two equal names without a word.
 
 use super::number::{Literals, survives};
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
 
 /// A JSON value. Names in an object are unique and in the order of JCS.
+/// Text without escapes is borrowed from the body.
 #[derive(Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum Node<'t> {
     Null,
     Bool(bool),
     Number(f64),
-    String(Box<str>),
-    Array(Box<[Node]>),
-    Object(Box<[(Box<str>, Node)]>),
+    String(Cow<'t, str>),
+    Array(Box<[Node<'t>]>),
+    Object(Box<[(Cow<'t, str>, Node<'t>)]>),
 }
 
+/// A name as it is borrowed where it can be.
+#[derive(Deserialize)]
+struct Name<'t>(#[serde(borrow)] Cow<'t, str>);
+
 /// Reads a document; `None` where its JCS form could be another document's too.
-pub(super) fn parse(body: &[u8]) -> Option<Node> {
+pub(super) fn parse(body: &[u8]) -> Option<Node<'_>> {
     read(body).filter(|(_, exact)| *exact).map(|(node, _)| node)
 }
 
 /// Reads a document, and says whether every number survives JCS.
-fn read(body: &[u8]) -> Option<(Node, bool)> {
+fn read(body: &[u8]) -> Option<(Node<'_>, bool)> {
     let text = std::str::from_utf8(body).ok()?;
     let mut reader = Reader {
         literals: Literals::new(text),
@@ -48,9 +55,9 @@ fn read(body: &[u8]) -> Option<(Node, bool)> {
 /// Appends the JCS text. Only finite numbers have one; others are not in a [`Node`] that was read.
 ///
 /// Written by hand because the time counts on every write: `serde_json_canonicalizer` parses each name
-/// once more and copies each member once per level, 37 µs for a body of 1 KiB against some 5. The tests
-/// compare the two.
-pub(super) fn write(node: &Node, out: &mut Vec<u8>) {
+/// once more and copies each member once per level, which doubled the time of a whole fingerprint. The
+/// tests compare the two.
+pub(super) fn write(node: &Node<'_>, out: &mut Vec<u8>) {
     match node {
         Node::Null => out.extend_from_slice(b"null"),
         Node::Bool(true) => out.extend_from_slice(b"true"),
@@ -131,7 +138,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn number(&mut self, value: f64, surely_exact: bool) -> Node {
+    fn number<'t>(&mut self, value: f64, surely_exact: bool) -> Node<'t> {
         let literal = self.literals.next();
         self.exact &= surely_exact || literal.is_some_and(|l| survives(l, value));
         Node::Number(value)
@@ -142,49 +149,53 @@ impl Reader<'_> {
 const EXACT: u64 = 1 << 53;
 
 impl<'de> DeserializeSeed<'de> for &mut Reader<'_> {
-    type Value = Node;
+    type Value = Node<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for &mut Reader<'_> {
-    type Value = Node;
+    type Value = Node<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
+    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
         Ok(Node::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Node<'de>, E> {
         Ok(Node::Bool(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<Node<'de>, E> {
         Ok(self.number(value as f64, value <= EXACT))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<Node<'de>, E> {
         Ok(self.number(value as f64, value.unsigned_abs() <= EXACT))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<Node<'de>, E> {
         Ok(self.number(value, false))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Node<'de>, E> {
         Ok(Node::String(value.into()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Node, E> {
+    fn visit_str<E>(self, value: &str) -> Result<Node<'de>, E> {
+        Ok(Node::String(value.to_owned().into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Node<'de>, E> {
         Ok(Node::String(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node<'de>, A::Error> {
         let mut nodes = Vec::new();
         while let Some(node) = items.next_element_seed(&mut *self)? {
             nodes.push(node);
@@ -192,9 +203,9 @@ impl<'de> Visitor<'de> for &mut Reader<'_> {
         Ok(Node::Array(nodes.into()))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node, A::Error> {
-        let mut nodes: Vec<(Box<str>, Node)> = Vec::new();
-        while let Some(name) = members.next_key()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node<'de>, A::Error> {
+        let mut nodes: Vec<(Cow<'de, str>, Node<'de>)> = Vec::new();
+        while let Some(Name(name)) = members.next_key()? {
             nodes.push((name, members.next_value_seed(&mut *self)?));
         }
         nodes.sort_unstable_by(|a, b| order(&a.0, &b.0));

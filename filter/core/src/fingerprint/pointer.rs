@@ -14,7 +14,7 @@ use super::json::{Node, write};
 use std::mem;
 
 /// The canonical octets of what counts of a document.
-pub(super) fn bound(mut node: Node, include: &[&str], exclude: &[&str]) -> Vec<u8> {
+pub(super) fn bound(mut node: Node<'_>, include: &[&str], exclude: &[&str]) -> Vec<u8> {
     for tokens in exclude.iter().filter_map(|p| tokens(p)) {
         remove(&mut node, &tokens);
     }
@@ -82,11 +82,11 @@ fn index(token: &str) -> Option<usize> {
         .flatten()
 }
 
-fn get<'n>(mut node: &'n Node, tokens: &[String]) -> Option<&'n Node> {
+fn get<'n, 't>(mut node: &'n Node<'t>, tokens: &[String]) -> Option<&'n Node<'t>> {
     for token in tokens {
         node = match node {
             Node::Object(members) => {
-                let (_, value) = members.iter().find(|(name, _)| **name == **token)?;
+                let (_, value) = members.iter().find(|(name, _)| name == token)?;
                 value
             }
             Node::Array(items) => items.get(index(token)?)?,
@@ -96,7 +96,7 @@ fn get<'n>(mut node: &'n Node, tokens: &[String]) -> Option<&'n Node> {
     Some(node)
 }
 
-fn remove(mut node: &mut Node, tokens: &[String]) {
+fn remove(mut node: &mut Node<'_>, tokens: &[String]) {
     let Some((last, parents)) = tokens.split_last() else {
         return;
     };
@@ -104,7 +104,7 @@ fn remove(mut node: &mut Node, tokens: &[String]) {
         let child = match node {
             Node::Object(members) => members
                 .iter_mut()
-                .find(|(name, _)| **name == **token)
+                .find(|(name, _)| name == token)
                 .map(|(_, value)| value),
             Node::Array(items) => index(token).and_then(|i| items.get_mut(i)),
             _ => None,
@@ -117,7 +117,7 @@ fn remove(mut node: &mut Node, tokens: &[String]) {
     match node {
         Node::Object(members) => {
             let mut kept = mem::take(members).into_vec();
-            kept.retain(|(name, _)| **name != **last);
+            kept.retain(|(name, _)| name != last);
             *members = kept.into();
         }
         Node::Array(items) => {
