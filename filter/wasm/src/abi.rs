@@ -147,13 +147,7 @@ pub(crate) fn set_header_map(kind: u32, map: &[u8]) -> Result<(), u32> {
 pub(crate) fn replace_header(kind: u32, name: &[u8], value: &[u8]) -> Result<(), u32> {
     // SAFETY: pointers and lengths are of one slice each.
     checked(unsafe {
-        proxy_replace_header_map_value(
-            kind,
-            name.as_ptr(),
-            name.len(),
-            value.as_ptr(),
-            value.len(),
-        )
+        proxy_replace_header_map_value(kind, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     })
 }
 
@@ -169,9 +163,7 @@ pub(crate) fn property(path: &[u8]) -> Returned {
 
 pub(crate) fn set_property(path: &[u8], value: &[u8]) -> Result<(), u32> {
     // SAFETY: pointers and lengths are of one slice each.
-    checked(unsafe {
-        proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len())
-    })
+    checked(unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) })
 }
 
 pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, u32> {
@@ -186,9 +178,8 @@ pub(crate) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, u32> {
 /// `Ok(false)`: another number.
 pub(crate) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> Result<bool, u32> {
     // SAFETY: pointers and lengths are of one slice each.
-    let status = unsafe {
-        proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas)
-    };
+    let status =
+        unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) };
     match status {
         OK => Ok(true),
         CAS_MISMATCH => Ok(false),
@@ -229,7 +220,11 @@ pub(crate) fn send_local_response(
     body: &[u8],
     headers: &[u8],
 ) -> Result<(), u32> {
-    let body_pointer = if body.is_empty() { null() } else { body.as_ptr() };
+    let body_pointer = if body.is_empty() {
+        null()
+    } else {
+        body.as_ptr()
+    };
     // SAFETY: pointers and lengths are of one slice each; an empty body may be null.
     checked(unsafe {
         proxy_send_local_response(

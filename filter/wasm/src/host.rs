@@ -56,7 +56,10 @@ pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
             Edit::Set(name, value) => abi::replace_header(map as u32, name, value),
         };
         if let Err(status) = done {
-            log(Level::Error, &format!("the host refused a header change (status {status})"));
+            log(
+                Level::Error,
+                &format!("the host refused a header change (status {status})"),
+            );
         }
     }
 }
@@ -72,7 +75,10 @@ pub(crate) fn enter(stream: u32) -> bool {
 
 pub(crate) fn set_tick_ms(period: u32) {
     if let Err(status) = abi::set_tick_ms(period) {
-        log(Level::Error, &format!("no ticks on this host (status {status})"));
+        log(
+            Level::Error,
+            &format!("no ticks on this host (status {status})"),
+        );
     }
 }
 
@@ -89,17 +95,22 @@ pub(crate) fn buffer(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
 
 pub(crate) fn resume(direction: Direction) {
     if let Err(status) = abi::continue_stream(direction as u32) {
-        log(Level::Warn, &format!("a stream could not be resumed (status {status})"));
+        log(
+            Level::Warn,
+            &format!("a stream could not be resumed (status {status})"),
+        );
     }
 }
 
 /// Sends the filter's own answer. The host takes it once per stream.
 pub(crate) fn reply(reply: &LocalReply) {
     let headers = pairs::write(&reply.headers);
-    let sent =
-        abi::send_local_response(u32::from(reply.status), "idempo", &reply.body, &headers);
+    let sent = abi::send_local_response(u32::from(reply.status), "idempo", &reply.body, &headers);
     if let Err(status) = sent {
-        log(Level::Error, &format!("a local reply was refused (status {status})"));
+        log(
+            Level::Error,
+            &format!("a local reply was refused (status {status})"),
+        );
     }
 }
 

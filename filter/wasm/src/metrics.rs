@@ -26,7 +26,9 @@ impl Metrics {
     }
 
     pub(crate) fn time(&self, histogram: Histogram, value_us: u64) {
-        if let Some(id) = id(&self.histograms, histogram, HISTOGRAM, || histogram.name().into()) {
+        if let Some(id) = id(&self.histograms, histogram, HISTOGRAM, || {
+            histogram.name().into()
+        }) {
             let _ = abi::record_metric(id, value_us);
         }
     }

@@ -52,7 +52,12 @@ impl Plugin {
     fn tick(&self) {
         self.vm.advance_clock();
         // A stream may leave the map while it is visited.
-        let streams: Vec<_> = self.watched.borrow().values().filter_map(Weak::upgrade).collect();
+        let streams: Vec<_> = self
+            .watched
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         for stream in streams {
             stream.borrow_mut().tick();
         }
@@ -66,9 +71,17 @@ impl Plugin {
 
     fn report(&self, report: &crate::vm::Swept) {
         for (operation, record) in &report.transitions {
-            let route = self.policy.plan.routes.iter().position(|r| r.id == record.route);
-            let index = route.and_then(|r| u16::try_from(r).ok()).unwrap_or(u16::MAX);
-            self.metrics.count(&self.policy.plan, Counter::Unknown(index, Cause::LeaseOver));
+            let route = self
+                .policy
+                .plan
+                .routes
+                .iter()
+                .position(|r| r.id == record.route);
+            let index = route
+                .and_then(|r| u16::try_from(r).ok())
+                .unwrap_or(u16::MAX);
+            self.metrics
+                .count(&self.policy.plan, Counter::Unknown(index, Cause::LeaseOver));
             host::log(
                 Level::Warn,
                 &format!(
@@ -79,7 +92,8 @@ impl Plugin {
         }
         if let Some(pass) = report.pass {
             self.metrics.gauge(Gauge::UnknownOpen, pass.open_unknown);
-            self.metrics.gauge(Gauge::StoreUsedRatio, pass.used_permille);
+            self.metrics
+                .gauge(Gauge::StoreUsedRatio, pass.used_permille);
         }
     }
 }
@@ -100,7 +114,11 @@ impl PluginContext {
         let bytes = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
         let plan = config::parse(&bytes)
             .map_err(|errors| format!("the configuration is refused:\n{errors}"))?;
-        let signer = plan.signing.as_ref().map(|s| signer(s, &plan)).transpose()?;
+        let signer = plan
+            .signing
+            .as_ref()
+            .map(|s| signer(s, &plan))
+            .transpose()?;
         let vm = Vm::current();
         let remembers_since = match &plan.store {
             Store::SharedData(store) => Some(vm.open(store)?),
@@ -117,9 +135,18 @@ impl PluginContext {
                  a restart would run again",
             );
         }
-        let policy = Arc::new(Policy { plan, signer, proxy, remembers_since });
-        self.plugin =
-            Some(Rc::new(Plugin { policy, metrics, vm, watched: RefCell::default() }));
+        let policy = Arc::new(Policy {
+            plan,
+            signer,
+            proxy,
+            remembers_since,
+        });
+        self.plugin = Some(Rc::new(Plugin {
+            policy,
+            metrics,
+            vm,
+            watched: RefCell::default(),
+        }));
         host::set_tick_ms(TICK_MS);
         Ok(())
     }
@@ -174,7 +201,9 @@ impl RootContext for PluginContext {
     fn on_queue_ready(&mut self, queue: u32) {
         if let Some(plugin) = &self.plugin {
             for stream in plugin.vm.woken(queue) {
-                stream.borrow_mut().visit(|exchange, _, out| exchange.on_wake(out));
+                stream
+                    .borrow_mut()
+                    .visit(|exchange, _, out| exchange.on_wake(out));
             }
         }
     }

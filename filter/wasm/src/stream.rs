@@ -90,7 +90,9 @@ impl Stream {
     pub(crate) fn tick(&mut self) {
         let now = self.plugin.vm().now();
         let withheld = !self.plugin.vm().body_seen().get()
-            && self.gather_since.is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
+            && self
+                .gather_since
+                .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
             && self.exchange.gathers();
         self.visit(|exchange, _, out| {
             if withheld {
@@ -131,14 +133,17 @@ impl Stream {
                     );
                     self.watch();
                     let mut more = Vec::new();
-                    self.exchange.on_registered(granted, plugin.vm().now(), &mut more);
+                    self.exchange
+                        .on_registered(granted, plugin.vm().now(), &mut more);
                     queue.extend(more);
                 }
                 Effect::Reply(reply) => {
                     if !self.replied {
                         self.replied = true;
-                        self.bare_reply =
-                            !reply.headers.iter().any(|(name, _)| name == b"content-type");
+                        self.bare_reply = !reply
+                            .headers
+                            .iter()
+                            .any(|(name, _)| name == b"content-type");
                         host::reply(&reply);
                     }
                 }
@@ -175,16 +180,23 @@ impl Stream {
     /// What the host is to do with the request after a callback.
     fn request_action(&mut self) -> Action {
         self.note_holds();
-        if self.held_request || self.replied { Action::Pause } else { Action::Continue }
+        if self.held_request || self.replied {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
     }
 
     fn on_request_headers(&mut self, end: bool) -> Action {
-        let Some(headers) = host::headers(Map::Request) else { return Action::Continue };
+        let Some(headers) = host::headers(Map::Request) else {
+            return Action::Continue;
+        };
         #[cfg(feature = "test-crash")]
         crash::at("request", &headers);
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
-        self.exchange.on_request_headers(headers, end, &Properties, now, &mut out);
+        self.exchange
+            .on_request_headers(headers, end, &Properties, now, &mut out);
         self.carry_out(out);
         if self.exchange.gathers() {
             self.gather_since = Some(now.store_ms);
@@ -205,7 +217,8 @@ impl Stream {
         }
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
-        self.exchange.on_request_progress(size as u64, now, &mut out);
+        self.exchange
+            .on_request_progress(size as u64, now, &mut out);
         self.carry_out(out);
         self.request_action()
     }
@@ -219,7 +232,8 @@ impl Stream {
         let mut out = Vec::new();
         // A body that the host no longer has would be fingerprinted as another one.
         if body.len() == size || size == usize::MAX {
-            self.exchange.on_request_progress(body.len() as u64, now, &mut out);
+            self.exchange
+                .on_request_progress(body.len() as u64, now, &mut out);
             self.exchange.on_request_body(body, now, &mut out);
         } else {
             self.exchange.on_body_withheld(now, &mut out);
@@ -238,7 +252,9 @@ impl Stream {
         if !self.exchange.wants_response() {
             return Action::Continue;
         }
-        let Some(headers) = host::headers(Map::Response) else { return Action::Continue };
+        let Some(headers) = host::headers(Map::Response) else {
+            return Action::Continue;
+        };
         #[cfg(feature = "test-crash")]
         crash::at("response", &headers);
         let origin = Origin {
@@ -248,7 +264,8 @@ impl Stream {
         };
         let mut out = Vec::new();
         let now = self.plugin.vm().now();
-        self.exchange.on_response_headers(&headers, end, &origin, now, &mut out);
+        self.exchange
+            .on_response_headers(&headers, end, &origin, now, &mut out);
         self.carry_out(out);
         self.response_action()
     }
@@ -268,7 +285,8 @@ impl Stream {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         self.account(chunk.len() as u64);
-        self.exchange.on_response_body(&chunk, end || held, now, &mut out);
+        self.exchange
+            .on_response_body(&chunk, end || held, now, &mut out);
         self.carry_out(out);
         if !self.exchange.records() {
             self.free();
@@ -287,7 +305,11 @@ impl Stream {
 
     fn response_action(&mut self) -> Action {
         self.note_holds();
-        if self.held_response { Action::Pause } else { Action::Continue }
+        if self.held_response {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
     }
 
     /// Counts octets against the worker's recording memory; beyond it the answer is not kept.

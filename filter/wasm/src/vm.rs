@@ -111,8 +111,14 @@ impl Vm {
     /// The time. The store's clock is the shared one, moved on by the host's since the last tick.
     pub(crate) fn now(&self) -> Moment {
         let wall_us = host::now_us();
-        let point = self.clock.get().unwrap_or_else(|| ClockPoint::start(wall_us / 1000));
-        Moment { wall_us, store_ms: point.now(wall_us / 1000) }
+        let point = self
+            .clock
+            .get()
+            .unwrap_or_else(|| ClockPoint::start(wall_us / 1000));
+        Moment {
+            wall_us,
+            store_ms: point.now(wall_us / 1000),
+        }
     }
 
     /// Takes the shared clock over, or starts it.
@@ -124,7 +130,11 @@ impl Vm {
                 let start = ClockPoint::start(host_ms);
                 match shared.create(CLOCK, &start.encode()) {
                     Ok(true) => Some(start),
-                    _ => shared.get(CLOCK).ok().flatten().and_then(|(b, _)| ClockPoint::decode(&b)),
+                    _ => shared
+                        .get(CLOCK)
+                        .ok()
+                        .flatten()
+                        .and_then(|(b, _)| ClockPoint::decode(&b)),
                 }
             }
             Err(_) => None,
@@ -159,7 +169,10 @@ impl Vm {
         for _ in 0..64 {
             let taken = match shared.get(VMS) {
                 Ok(Some((bytes, cas))) => {
-                    number = bytes.try_into().map_or(1, u64::from_le_bytes).saturating_add(1);
+                    number = bytes
+                        .try_into()
+                        .map_or(1, u64::from_le_bytes)
+                        .saturating_add(1);
                     shared.replace(VMS, &number.to_le_bytes(), cas)
                 }
                 Ok(None) => {
@@ -186,7 +199,10 @@ impl Vm {
         self.number();
         let counter = self.exchanges.get().wrapping_add(1);
         self.exchanges.set(counter);
-        Seed { vm: self.identity.get(), counter }
+        Seed {
+            vm: self.identity.get(),
+            counter,
+        }
     }
 
     /// This worker's queue, registered when first needed: a VM that is only tried out has no side
@@ -196,7 +212,10 @@ impl Vm {
         match abi::register_queue(&name) {
             Ok(id) => self.queue.set(Some(id)),
             Err(status) => {
-                host::log(Level::Warn, &format!("no queue for wake-ups (status {status})"));
+                host::log(
+                    Level::Warn,
+                    &format!("no queue for wake-ups (status {status})"),
+                );
             }
         }
     }
@@ -210,11 +229,20 @@ impl Vm {
         per_worker: u32,
     ) -> bool {
         let mut waiters = self.waiters.borrow_mut();
-        let same = waiters.values().filter(|w| w.operation == operation).count();
+        let same = waiters
+            .values()
+            .filter(|w| w.operation == operation)
+            .count();
         if waiters.len() >= per_worker as usize || same >= per_operation as usize {
             return false;
         }
-        waiters.insert(stream.0, Waiter { operation, stream: stream.1 });
+        waiters.insert(
+            stream.0,
+            Waiter {
+                operation,
+                stream: stream.1,
+            },
+        );
         drop(waiters);
         // Without a place on the board the waiter still looks again by itself.
         if let Some(queue) = self.queue.get() {
@@ -237,15 +265,25 @@ impl Vm {
     pub(crate) fn woken(&self, queue: u32) -> Vec<Rc<RefCell<Stream>>> {
         let mut places = [false; 256];
         while let Ok(Some(message)) = abi::dequeue(queue) {
-            if let Some(place) = message.first().and_then(|p| places.get_mut(usize::from(*p))) {
+            if let Some(place) = message
+                .first()
+                .and_then(|p| places.get_mut(usize::from(*p)))
+            {
                 *place = true;
             }
         }
         let at = |waiter: &&Waiter| {
-            places.get(usize::from(wake::place(&waiter.operation))).copied().unwrap_or(false)
+            places
+                .get(usize::from(wake::place(&waiter.operation)))
+                .copied()
+                .unwrap_or(false)
         };
         let waiters = self.waiters.borrow();
-        let woken = waiters.values().filter(at).filter_map(|w| w.stream.upgrade()).collect();
+        let woken = waiters
+            .values()
+            .filter(at)
+            .filter_map(|w| w.stream.upgrade())
+            .collect();
         // Others at the same places wait on, so the queue goes back on the board.
         if let Some(own) = self.queue.get() {
             for waiter in waiters.values().filter(at) {
@@ -263,7 +301,10 @@ impl Vm {
         {
             host::log(
                 Level::Error,
-                &format!("the backlog is full: a write of operation {} is given up", lost.operation),
+                &format!(
+                    "the backlog is full: a write of operation {} is given up",
+                    lost.operation
+                ),
             );
         }
         backlog.push_back(op);
@@ -273,7 +314,9 @@ impl Vm {
     pub(crate) fn work_off(&self, now: Moment) -> usize {
         let due = self.backlog.borrow().len();
         for _ in 0..due {
-            let Some(op) = self.backlog.borrow_mut().pop_front() else { break };
+            let Some(op) = self.backlog.borrow_mut().pop_front() else {
+                break;
+            };
             match self.store(&op, now) {
                 Reply::Failed(_) => self.backlog.borrow_mut().push_back(op),
                 _ => Self::wake(&op.operation),
@@ -297,7 +340,10 @@ impl Vm {
         sweep.pass.used_permille = sweep.pass.used_permille.max(report.fullest_permille);
         sweep.next = report.next_bucket;
         let pass = (report.next_bucket == 0).then(|| std::mem::take(&mut sweep.pass));
-        Some(Swept { pass, transitions: report.transitions })
+        Some(Swept {
+            pass,
+            transitions: report.transitions,
+        })
     }
 
     /// One VM of the process sweeps: the one that holds this lease.
@@ -309,7 +355,10 @@ impl Vm {
             Ok(None) => shared.create(SWEEPER, &mine).unwrap_or(false),
             Ok(Some((value, cas))) => {
                 let number = |range: std::ops::Range<usize>| {
-                    value.get(range).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+                    value
+                        .get(range)
+                        .and_then(|b| b.try_into().ok())
+                        .map_or(0, u64::from_le_bytes)
                 };
                 let (holder, until) = (number(0..8), number(8..16));
                 (holder == self.number() || until <= now.store_ms)

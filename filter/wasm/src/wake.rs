@@ -61,7 +61,9 @@ pub(crate) fn register(shared: &mut impl SharedData, place: u8, queue: u32) -> b
 pub(crate) fn wake(shared: &mut impl SharedData, place: u8) {
     let key = key(place);
     for _ in 0..TRIES {
-        let Ok(Some((value, cas))) = shared.get(&key) else { return };
+        let Ok(Some((value, cas))) = shared.get(&key) else {
+            return;
+        };
         let queues = value.get(1..).unwrap_or_default();
         if queues.is_empty() {
             return;

@@ -304,9 +304,9 @@ impl Exchange {
     #[must_use]
     pub fn max_waiters(&self) -> u32 {
         match &self.phase {
-            Phase::Wait(attempt) => {
-                self.route(attempt.route).map_or(0, |r| r.in_flight.max_waiters)
-            }
+            Phase::Wait(attempt) => self
+                .route(attempt.route)
+                .map_or(0, |r| r.in_flight.max_waiters),
             _ => 0,
         }
     }

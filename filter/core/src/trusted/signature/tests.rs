@@ -316,7 +316,7 @@ mod properties {
             route in "\\PC{1,30}",
             method in "[A-Z]{1,8}",
             path: Vec<u8>,
-            generation: u32,
+            generation: u64,
             now in 0_u64..u64::MAX,
             pick: prop::sample::Index,
             bit: prop::sample::Index,
