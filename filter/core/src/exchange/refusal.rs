@@ -74,10 +74,10 @@ impl From<FingerprintError> for Refusal {
         match error {
             FingerprintError::TooLarge { limit } => Self::too_large(limit),
             FingerprintError::MissingContentDigest => {
-                Self::because(Code::PayloadMismatch, "content_digest_missing")
+                Self::because(Code::ContentDigestInvalid, "missing")
             }
             FingerprintError::MalformedContentDigest => {
-                Self::because(Code::PayloadMismatch, "content_digest_malformed")
+                Self::because(Code::ContentDigestInvalid, "malformed")
             }
         }
     }

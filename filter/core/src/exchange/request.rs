@@ -213,7 +213,7 @@ impl Exchange {
             }
             Selection::None => Verdict::Pass(Some(Counter::UnmatchedWrite)),
             Selection::Unnormalisable(_) => {
-                Verdict::Refuse(None, Refusal::because(Code::KeyInvalid, "path_ambiguous"))
+                Verdict::Refuse(None, Refusal::new(Code::PathAmbiguous))
             }
             Selection::NeedsBody => {
                 gather.read_facts(plan, facts);

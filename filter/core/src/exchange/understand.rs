@@ -72,7 +72,7 @@ impl Exchange {
             ))),
             Selection::Unnormalisable(_) => Err(Box::new(Understood::Refuse(
                 None,
-                Refusal::because(Code::KeyInvalid, "path_ambiguous"),
+                Refusal::new(Code::PathAmbiguous),
             ))),
             Selection::None | Selection::NeedsBody => {
                 Err(Box::new(Understood::Pass(Some(Counter::UnmatchedWrite))))
