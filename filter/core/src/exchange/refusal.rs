@@ -1,5 +1,6 @@
 //! Refusals: why, and what the client is told.
 
+use super::understand::enforced;
 use super::{Attempt, Chosen, Effect, Exchange, Field, Moment, Phase};
 use crate::fingerprint::FingerprintError;
 use crate::http::Line;
@@ -94,7 +95,11 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         let index = chosen.and_then(|c| RouteIndex::try_from(c.index).ok());
-        let mode = chosen.map_or(self.policy.plan.mode, |c| c.mode);
+        let mode = match chosen.map_or(self.policy.plan.mode, |c| c.mode) {
+            // No operation yet, so the roll-out goes by attempt.
+            Mode::Enforce if attempt.is_none() => self.rolled_out(&self.attempt_id),
+            mode => mode,
+        };
         let rule = chosen.and_then(|c| self.route(c.index));
         if let Some(rule) = rule {
             out.push(Effect::Show(Field::Route, rule.id.clone()));
@@ -141,6 +146,12 @@ impl Exchange {
         );
         out.push(Effect::Reply(reply));
         self.phase = Phase::Replied;
+    }
+
+    /// Which part of the roll-out a request without an operation is in.
+    fn rolled_out(&self, attempt: &str) -> Mode {
+        let hash = OperationId::new("roll-out", b"", "", attempt.as_bytes());
+        if enforced(&hash, self.policy.plan.enforce_fraction) { Mode::Enforce } else { Mode::Observe }
     }
 
     /// `Idempotency-Store`: a store that forgets on restart says since when it remembers, as long

@@ -800,6 +800,28 @@ fn observe_never_answers_and_counts() {
 }
 
 #[test]
+fn a_fraction_enforces_by_operation_and_always_the_same_ones() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.enforce_fraction = 0.5);
+    let mut enforced = 0;
+    for n in 0..200 {
+        let key = format!("5f3c1a52-8e0b-4d0e-9f57-{n:012}");
+        let first = world.post(&[("idempotency-key", &key)], "{}");
+        let again = world.post(&[("idempotency-key", &key)], "{}");
+        assert_eq!(first.set("x-idempo-operation").is_some(), again.reply.is_some());
+        enforced += usize::from(again.reply.is_some());
+    }
+    assert!((70..130).contains(&enforced), "{enforced}");
+    let refused = (0..200)
+        .filter(|n| {
+            let id = format!("req-{n}");
+            world.post(&[("x-request-id", &id)], "{}").reply.is_some()
+        })
+        .count();
+    assert!((70..130).contains(&refused), "{refused}");
+}
+
+#[test]
 fn off_touches_nothing() {
     let mut world = World::new(plan());
     world.reconfigure(|p| p.mode = Mode::Off);

@@ -208,7 +208,7 @@ fn contains(hay: &[u8], needle: &[u8]) -> bool {
 }
 
 /// Rolls out by operation, so that all attempts of one are treated alike.
-fn enforced(operation: &OperationId, fraction: f64) -> bool {
+pub(super) fn enforced(operation: &OperationId, fraction: f64) -> bool {
     // 53 bits are exact in a double.
     let place = (operation.prefix() >> 11) as f64 / (1u64 << 53) as f64;
     place < fraction
