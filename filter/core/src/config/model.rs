@@ -45,7 +45,7 @@ macro_rules! model {
         model! { $($rest)* }
     };
     ($(#[$meta:meta])* pub enum $name:ident { $($body:tt)* } $($rest:tt)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
         #[cfg_attr(feature = "schema", derive(JsonSchema))]
         $(#[$meta])*
         pub enum $name { $($body)* }

@@ -105,6 +105,31 @@ mod tests {
         );
     }
 
+    /// A field that the reference does not name is a field that nobody finds.
+    #[test]
+    fn the_reference_names_every_field() {
+        let reference = include_str!("../../../../docs/configuration.md");
+        assert!(reference.contains(super::super::MINIMAL));
+        let schema = schema();
+        let definitions = schema["$defs"].as_object().unwrap();
+        for (of, definition) in definitions.iter().chain([(&"Config".to_owned(), &schema)]) {
+            for name in definition["properties"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(n, _)| n)
+            {
+                let told = [
+                    format!("`{name}"),
+                    format!(".{name}`"),
+                    format!("{{{name}"),
+                    format!(" {name}"),
+                ];
+                assert!(told.iter().any(|t| reference.contains(t)), "{of}.{name}");
+            }
+        }
+    }
+
     #[test]
     fn null_is_allowed_for_the_body_field_alone() {
         let text = serde_json::to_string(&schema()).unwrap();

@@ -109,6 +109,26 @@ mod tests {
         assert_eq!(decode(&bytes), Ok(json!({ "ns": filler })));
     }
 
+    /// The minimal configuration as protobuf's own runtime writes it.
+    const FOREIGN: &str = "0a6a0a06726f757465731260325e0a5c2a5a0a0f0a02696412091a07636861726765730a470a056d\
+        61746368123e2a3c0a150a076d6574686f6473120a32080a061a04504f53540a230a0470617468121b2a190a170a06707265\
+        666978120d1a0b2f76312f636861726765730a1e0a0573746f726512152a130a110a0b7368617265645f6461746112022a00\
+        0a4d0a0674656e616e7412432a410a130a0764656661756c7412081a067075626c69630a2a0a07736f7572636573121f321d\
+        0a1b2a190a170a06686561646572120d1a0b782d74656e616e742d6964";
+
+    #[test]
+    fn bytes_of_another_encoder_are_read() {
+        let bytes = hex::decode(FOREIGN).unwrap();
+        assert!(is_struct(&bytes));
+        let expected = json!({
+            "store": {"shared_data": {}},
+            "tenant": {"sources": [{"header": "x-tenant-id"}], "default": "public"},
+            "routes": [{"id": "charges", "match": {"methods": ["POST"], "path": {"prefix": "/v1/charges"}}}],
+        });
+        assert_eq!(decode(&bytes), Ok(expected));
+        assert!(crate::config::parse(&bytes).is_ok());
+    }
+
     #[test]
     fn json_text_is_never_taken_for_a_struct() {
         for text in [

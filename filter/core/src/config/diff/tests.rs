@@ -86,6 +86,11 @@ fn what_changes_identity() {
             json!({"tombstone_ttl": "0s"}),
         ),
         (
+            "store.shared_data.records",
+            "/store/shared_data/records",
+            json!("8MiB"),
+        ),
+        (
             "routes[charges].match",
             "/routes/0/match",
             json!({"path": {"prefix": "/v2"}}),

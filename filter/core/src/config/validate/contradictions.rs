@@ -128,7 +128,7 @@ fn key(at: &str, route: &Route, written: &[Option<Parts<'_>>; 2], report: &mut R
         report.push(
             path,
             format!(
-                "{} leaves no room for a {} key, which has at least {least} characters",
+                "{} leaves no room for {} keys, which have at least {least} characters",
                 key.max_length,
                 name(*format)
             ),

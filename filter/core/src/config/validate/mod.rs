@@ -15,6 +15,7 @@ pub(super) use path::template;
 use super::error::Report;
 use super::model::Config;
 use crate::plan::Plan;
+use std::collections::BTreeSet;
 
 /// (problem, remedy).
 pub(super) type Wrong = (String, String);
@@ -64,10 +65,11 @@ fn take<T>(report: &mut Report, path: String, found: Result<T, Wrong>) {
     }
 }
 
-/// The first two elements that are equal.
-fn repeated<T: PartialEq>(items: &[T]) -> Option<(usize, &T)> {
-    items.iter().enumerate().find(|(at, item)| {
-        let before = items.iter().take(*at);
-        before.into_iter().any(|b| b == *item)
-    })
+/// The first element that was there before.
+fn repeated<T: Ord>(items: &[T]) -> Option<(usize, &T)> {
+    let mut seen = BTreeSet::new();
+    items
+        .iter()
+        .enumerate()
+        .find(|(_, item)| !seen.insert(*item))
 }

@@ -33,7 +33,7 @@ pub(super) fn header(name: &str) -> Result<(), Wrong> {
     if name.starts_with(':') {
         return wrong(
             format!("{} is a pseudo header", quote(name)),
-            "name an ordinary header; method, path and host are always bound",
+            "name an ordinary header",
         );
     }
     if !is_token(name) || name.len() > 256 {

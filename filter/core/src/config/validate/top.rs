@@ -114,7 +114,13 @@ fn tenant(tenant: &Tenant, report: &mut Report) {
     for (at, s) in sources.iter().enumerate() {
         source(&index("tenant.sources", at), s, report);
     }
-    let flat: Vec<String> = sources.iter().map(|s| format!("{s:?}")).collect();
+    let flat: Vec<String> = sources
+        .iter()
+        .map(|s| {
+            let header = s.header.as_ref().map(|h| h.to_ascii_lowercase());
+            format!("{header:?} {:?} {:?}", s.metadata, s.property)
+        })
+        .collect();
     if let Some((at, _)) = repeated(&flat) {
         report.push(
             index("tenant.sources", at),
