@@ -95,8 +95,12 @@ pub fn parse_value(mut value: Value) -> Result<Plan, ConfigErrors> {
         return Err(empty());
     }
     let mut report = Report::default();
-    if json::tidy(&mut value, &mut report) {
-        let config = read::read(value, &mut report);
+    let config = if json::tidy(&mut value, &mut report) {
+        read::read(value, &mut report)
+    } else {
+        None
+    };
+    if let Some(config) = config {
         validate::members(&config, &mut report);
         let plan = compile::plan(&config);
         validate::plan(&plan, &config, &mut report);

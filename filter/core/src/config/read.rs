@@ -18,10 +18,11 @@ enum Step {
     Element(usize),
 }
 
-pub(super) fn read(mut value: Value, report: &mut Report) -> Config {
+/// `None` where too much is wrong for the rest to mean anything.
+pub(super) fn read(mut value: Value, report: &mut Report) -> Option<Config> {
     for _ in 0..MAX_PASSES {
         let error = match serde_path_to_error::deserialize::<_, Config>(&value) {
-            Ok(config) => return config,
+            Ok(config) => return Some(config),
             Err(error) => error,
         };
         let steps: Vec<Step> = error
@@ -37,10 +38,10 @@ pub(super) fn read(mut value: Value, report: &mut Report) -> Config {
         let (path, problem, remedy) = explain(&steps, &value, &error.inner().to_string());
         report.unreadable(path, problem, remedy);
         if !cut(&mut value, &steps) {
-            break;
+            return None;
         }
     }
-    Config::default()
+    None
 }
 
 /// Takes the wrong part out, so that the rest can be read. False where nothing is left to take.

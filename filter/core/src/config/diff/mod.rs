@@ -57,7 +57,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Vec<Change> {
     top(old, new, &mut out);
     let pairs = pairs(old, new);
     for (before, after) in &pairs {
-        routes::compare(before, after, &mut out);
+        routes::compare(before, after, (old.mode, new.mode), &mut out);
     }
     for gone in old
         .routes

@@ -3,10 +3,15 @@
 use super::{Changes, Kind, RERUN, mode};
 use crate::config::duration::show;
 use crate::config::error::quote;
-use crate::plan::{Class, KeyFormat, Route};
+use crate::plan::{Class, KeyFormat, Mode, Route};
 
 /// Every difference within one route but what it matches.
-pub(super) fn compare(before: &Route, after: &Route, out: &mut Changes) {
+pub(super) fn compare(
+    before: &Route,
+    after: &Route,
+    (top_before, top_after): (Mode, Mode),
+    out: &mut Changes,
+) {
     let at = |member: &str| format!("routes[{}].{member}", after.id);
     if before.id != after.id {
         out.add(
@@ -19,16 +24,15 @@ pub(super) fn compare(before: &Route, after: &Route, out: &mut Changes) {
         );
     }
     if before.mode != after.mode {
-        // None follows the top-level mode, whose own change is told there.
         let (b, a) = (
-            before.mode.unwrap_or_default(),
-            after.mode.unwrap_or_default(),
+            before.mode.unwrap_or(top_before),
+            after.mode.unwrap_or(top_after),
         );
         if b == a {
             out.add(
                 Kind::Harmless,
                 at("mode"),
-                "inherits what it said before, or the reverse",
+                "the same mode, inherited instead of written or the reverse",
             );
         } else {
             mode(&at("mode"), b, a, out);

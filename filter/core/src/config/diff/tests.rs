@@ -109,6 +109,21 @@ fn what_changes_identity() {
 }
 
 #[test]
+fn modes_are_compared_as_they_apply() {
+    let mut observed = base();
+    observed["mode"] = json!("observe");
+    assert_eq!(
+        between(observed.clone(), |v| v["routes"][0]["mode"] =
+            json!("observe")),
+        only("routes[charges].mode", Kind::Harmless)
+    );
+    assert_eq!(
+        between(observed, |v| v["routes"][0]["mode"] = json!("off")),
+        only("routes[charges].mode", Kind::Harmless)
+    );
+}
+
+#[test]
 fn a_renamed_route_breaks_identity_unless_previous_says_so() {
     assert_eq!(
         after(|v| v["routes"][0]["id"] = json!("payments")),

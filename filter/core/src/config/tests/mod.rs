@@ -79,6 +79,41 @@ fn the_minimal_configuration_is_the_same_in_every_form() {
 }
 
 #[test]
+fn white_space_around_json_is_no_struct() {
+    let expected = parse_value(minimal()).unwrap();
+    for text in [
+        format!("\n{}\n", minimal()),
+        format!("\r\n\t {:#}", minimal()),
+    ] {
+        assert_eq!(parse(text.as_bytes()), Ok(expected.clone()));
+    }
+}
+
+#[test]
+fn a_share_may_be_a_whole_number() {
+    for (written, share) in [(json!(1), 1.0), (json!(0), 0.0), (json!(0.5), 0.5)] {
+        let [a, b] = both(&with("/enforce_fraction", written));
+        assert_eq!(a.unwrap().enforce_fraction.to_bits(), f64::to_bits(share));
+        assert_eq!(b.unwrap().enforce_fraction.to_bits(), f64::to_bits(share));
+    }
+}
+
+#[test]
+fn a_document_that_is_all_wrong_is_not_told_to_lack_what_was_not_read() {
+    let members = (0..200).map(|i| (format!("x{i}"), json!(1)));
+    for value in [json!([1]), json!("x"), Value::Object(members.collect())] {
+        let errors = parse_value(value).unwrap_err();
+        assert!(
+            errors
+                .errors()
+                .iter()
+                .all(|e| !e.path.starts_with("routes")),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn the_text_shown_to_those_who_wrote_nothing_is_the_minimal_configuration() {
     // Not parsed as YAML here (the core has no YAML): flow style keeps it close enough to compare.
     for part in [
