@@ -31,6 +31,11 @@ const SEEN_EVERY_MS: u64 = 60_000;
 #[must_use]
 pub fn apply(current: Option<&Record>, action: &Action, now: u64) -> (Change, Reply) {
     let current = current.filter(|r| r.view(now) != View::Gone);
+    // Past its window a record is its tombstone, whether a sweep has packed it by now or not: what
+    // a caller sees must not depend on that.
+    if let Some(View::Expired { unresolved }) = current.map(|r| r.view(now)) {
+        return (Change::Keep, Reply::Expired { unresolved });
+    }
     match action {
         Action::Read | Action::Body { .. } => (Change::Keep, look(current, now)),
         Action::Claim(claim) => match current {
@@ -44,6 +49,26 @@ pub fn apply(current: Option<&Record>, action: &Action, now: u64) -> (Change, Re
             None => restore(transition, now),
         },
     }
+}
+
+/// What a sweep writes: the unknown state that every reader computes already, so that it is in
+/// the history and counted. `None` where there is nothing to write.
+#[must_use]
+pub fn sweep(record: &Record, now: u64) -> Option<Box<Record>> {
+    if !matches!(record.view(now), View::Unknown { .. })
+        || matches!(record.state, State::Unknown { .. })
+    {
+        return None;
+    }
+    let mut next = record.clone();
+    materialise_unknown(&mut next, Source::Sweep, note_write(record), now);
+    next.bump();
+    Some(Box::new(next))
+}
+
+/// One write id per incarnation and counter: the same note by two readers is one event.
+fn note_write(record: &Record) -> WriteId {
+    WriteId(record.version.incarnation ^ u64::from(record.version.counter))
 }
 
 /// The write id of a claim: one per owner token, so that a repeat is recognised.
@@ -130,9 +155,7 @@ fn note_unknown(record: &Record, now: u64) -> (Change, Reply) {
     }
     let mut next = record.clone();
     if !written {
-        // One write per incarnation and counter: the same note by two readers is one event.
-        let write = WriteId(record.version.incarnation ^ u64::from(record.version.counter));
-        materialise_unknown(&mut next, Source::Reader, write, now);
+        materialise_unknown(&mut next, Source::Reader, note_write(record), now);
     }
     next.last_seen = now;
     next.bump();
@@ -164,7 +187,12 @@ fn take_over(
     let Some(record) = current else {
         return create(claim, now, 0);
     };
-    if record.owner() == Some(claim.owner) && record.version.incarnation != expect.incarnation {
+    // A repeat, as in a plain claim: only while the lease stands, since afterwards somebody else may
+    // take the operation over at any moment.
+    if matches!(record.view(now), View::Pending { .. })
+        && record.owner() == Some(claim.owner)
+        && record.version.incarnation != expect.incarnation
+    {
         return (Change::Keep, Reply::Claimed(Box::new(record.clone())));
     }
     let unknown = matches!(record.view(now), View::Unknown { .. });
@@ -201,15 +229,44 @@ fn cancel(current: Option<&Record>, owner: OwnerToken) -> (Change, Reply) {
             State::Unknown {
                 owner: Some(holder),
                 ..
-            } if *holder == owner => (Change::Delete, Reply::Cancelled),
+            } if *holder == owner && !owner_said_unknown(record) => {
+                (Change::Delete, Reply::Cancelled)
+            }
             _ => (Change::Keep, Reply::Stale(Box::new(record.clone()))),
         },
     }
 }
 
+/// Whether it was the owner that wrote `unknown`: then something was sent, and a cancellation that
+/// arrives afterwards (a backlog may reorder) proves nothing. A lease that merely ended, noted by a
+/// reader or a sweep, takes nothing away from the owner's word.
+fn owner_said_unknown(record: &Record) -> bool {
+    let mut events = record.history.events().iter().rev();
+    events
+        .find(|e| e.to == Status::Unknown && !is_late(e))
+        .is_none_or(|e| !matches!(e.source, Source::Reader | Source::Sweep))
+}
+
+/// A late answer in the history, as [`stale`] puts it there: it changed nothing, and its evidence
+/// is an answer's.
+fn is_late(event: &Event) -> bool {
+    let answers = [Status::Accepted.as_str(), Status::Completed.as_str()];
+    event.from == event.to
+        && event
+            .evidence
+            .as_ref()
+            .is_some_and(|e| e.result.is_some() && answers.contains(&e.details.as_str()))
+}
+
 fn change(record: &Record, transition: &Transition, now: u64) -> (Change, Reply) {
-    if record.history.has(transition.write) {
-        return (Change::Keep, Reply::Already(Box::new(record.clone())));
+    let mut events = record.history.events().iter();
+    if let Some(event) = events.find(|e| e.write == transition.write) {
+        let record = Box::new(record.clone());
+        // The repeat of a write that lost has lost too: "already" would say that it had won.
+        if is_late(event) && transition.to.answer().is_some() {
+            return (Change::Keep, Reply::Stale(record));
+        }
+        return (Change::Keep, Reply::Already(record));
     }
     if !holds(record, &transition.fence, now) {
         return stale(record, transition, now);
@@ -221,7 +278,9 @@ fn change(record: &Record, transition: &Transition, now: u64) -> (Change, Reply)
         let State::Pending { lease_until, .. } = &mut next.state else {
             return stale(record, transition, now);
         };
-        *lease_until = now.saturating_add(lease_ms);
+        // Never shortened: a repeat that was under way for long must not take back what a later
+        // renewal gave, nor may a worker whose clock is a little behind.
+        *lease_until = now.saturating_add(lease_ms).max(*lease_until);
         next.bump();
         let next = Box::new(next);
         return (Change::Put(next.clone()), Reply::Applied(next));
@@ -305,9 +364,6 @@ fn stale(record: &Record, transition: &Transition, now: u64) -> (Change, Reply) 
     let Some(evidence) = transition.to.answer() else {
         return (Change::Keep, Reply::Stale(Box::new(record.clone())));
     };
-    if matches!(record.view(now), View::Expired { .. } | View::Gone) {
-        return (Change::Keep, Reply::Stale(Box::new(record.clone())));
-    }
     let mut next = record.clone();
     let status = record.state.status();
     next.log(
@@ -340,7 +396,11 @@ fn restore(transition: &Transition, now: u64) -> (Change, Reply) {
     let mut record = claimed(claim, now, generation.saturating_sub(1));
     record.generation = *generation;
     record.claimed_at = *claimed_at;
-    if matches!(transition.to, Target::Renewed { .. }) {
+    if let Target::Renewed { lease_ms } = transition.to {
+        record.state = State::Pending {
+            owner: claim.owner,
+            lease_until: now.saturating_add(lease_ms),
+        };
         let record = Box::new(record);
         return (Change::Put(record.clone()), Reply::Applied(record));
     }
