@@ -151,7 +151,11 @@ impl Exchange {
     /// Which part of the roll-out a request without an operation is in.
     fn rolled_out(&self, attempt: &str) -> Mode {
         let hash = OperationId::new("roll-out", b"", "", attempt.as_bytes());
-        if enforced(&hash, self.policy.plan.enforce_fraction) { Mode::Enforce } else { Mode::Observe }
+        if enforced(&hash, self.policy.plan.enforce_fraction) {
+            Mode::Enforce
+        } else {
+            Mode::Observe
+        }
     }
 
     /// `Idempotency-Store`: a store that forgets on restart says since when it remembers, as long

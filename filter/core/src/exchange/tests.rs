@@ -808,7 +808,10 @@ fn a_fraction_enforces_by_operation_and_always_the_same_ones() {
         let key = format!("5f3c1a52-8e0b-4d0e-9f57-{n:012}");
         let first = world.post(&[("idempotency-key", &key)], "{}");
         let again = world.post(&[("idempotency-key", &key)], "{}");
-        assert_eq!(first.set("x-idempo-operation").is_some(), again.reply.is_some());
+        assert_eq!(
+            first.set("x-idempo-operation").is_some(),
+            again.reply.is_some()
+        );
         enforced += usize::from(again.reply.is_some());
     }
     assert!((70..130).contains(&enforced), "{enforced}");
