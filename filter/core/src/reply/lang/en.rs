@@ -76,6 +76,14 @@ pub(super) const fn text_of(code: Code) -> Text {
             "Method override not accepted",
             "The request asks for another HTTP method through an override header. This request was not executed. Send it with the intended method itself, and with an idempotency key.",
         ),
+        Code::PathAmbiguous => text(
+            "Request path is ambiguous",
+            "The request's path is written so that different servers could read it as different resources, for example because of percent-escapes, double slashes or dot segments. This request was not executed. Send it with the path in its normal form, and keep the same key if the request has one.",
+        ),
+        Code::ContentDigestInvalid => text(
+            "Content-Digest missing or malformed",
+            "This API compares requests by their Content-Digest header (RFC 9530), and the header is missing or malformed. This request was not executed. Send a valid sha-256 or sha-512 digest of the body in that header, with the same key.",
+        ),
         Code::Misconfigured => text(
             "Service configuration problem",
             "A configuration problem on the server prevents safe processing; the request itself is not the cause. This request was not executed. Tell the API provider the attempt id, and keep the same key for the retry.",

@@ -76,6 +76,14 @@ pub(super) const fn text_of(code: Code) -> Text {
             "Penggantian metode tidak diterima",
             "Permintaan meminta metode HTTP lain melalui header pengganti. Permintaan ini tidak dijalankan. Kirim langsung dengan metode yang dimaksud, disertai kunci idempotensi.",
         ),
+        Code::PathAmbiguous => text(
+            "Jalur permintaan ambigu",
+            "Jalur permintaan ditulis sedemikian rupa sehingga server yang berbeda dapat membacanya sebagai sumber daya yang berbeda, misalnya karena pengodean persen, garis miring ganda, atau segmen titik. Permintaan ini tidak dijalankan. Kirim ulang dengan jalur dalam bentuk normal, dan pakai kunci idempotensi yang sama jika permintaan menyertakannya.",
+        ),
+        Code::ContentDigestInvalid => text(
+            "Content-Digest tidak ada atau formatnya salah",
+            "API ini membandingkan permintaan berdasarkan header Content-Digest (RFC 9530), tetapi header tersebut tidak ada atau formatnya salah. Permintaan ini tidak dijalankan. Kirim digest sha-256 atau sha-512 yang valid dari isi permintaan dalam header tersebut, dengan kunci yang sama.",
+        ),
         Code::Misconfigured => text(
             "Masalah konfigurasi layanan",
             "Masalah konfigurasi di sisi server membuat permintaan tidak dapat diproses dengan aman; penyebabnya bukan permintaan itu sendiri. Permintaan ini tidak dijalankan. Beri tahu penyedia API tentang ID percobaan, dan pakai kunci yang sama saat mencoba lagi.",

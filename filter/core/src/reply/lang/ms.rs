@@ -76,6 +76,14 @@ pub(super) const fn text_of(code: Code) -> Text {
             "Penggantian kaedah tidak diterima",
             "Permintaan meminta kaedah HTTP lain melalui pengepala penggantian. Permintaan ini tidak dilaksanakan. Hantar terus dengan kaedah yang dihasratkan, bersama kunci keidempotenan.",
         ),
+        Code::PathAmbiguous => text(
+            "Laluan permintaan taksa",
+            "Laluan permintaan ditulis dengan cara yang membolehkan pelayan yang berlainan mentafsirkannya sebagai sumber yang berlainan, contohnya kerana pengekodan peratus, garis miring berganda atau segmen titik. Permintaan ini tidak dilaksanakan. Hantar semula dengan laluan dalam bentuk normal, dan kekalkan kunci keidempotenan yang sama jika permintaan menyertakannya.",
+        ),
+        Code::ContentDigestInvalid => text(
+            "Content-Digest tiada atau bentuknya tidak sah",
+            "API ini membandingkan permintaan berdasarkan pengepala Content-Digest (RFC 9530), tetapi pengepala itu tiada atau bentuknya tidak sah. Permintaan ini tidak dilaksanakan. Hantar cernaan (digest) sha-256 atau sha-512 yang sah bagi kandungan permintaan dalam pengepala itu, dengan kunci yang sama.",
+        ),
         Code::Misconfigured => text(
             "Masalah konfigurasi perkhidmatan",
             "Masalah konfigurasi pada pelayan menghalang pemprosesan yang selamat; puncanya bukan permintaan itu sendiri. Permintaan ini tidak dilaksanakan. Maklumkan ID cubaan kepada penyedia API, dan kekalkan kunci yang sama semasa mencuba semula.",

@@ -76,6 +76,14 @@ pub(super) const fn text_of(code: Code) -> Text {
             "Không chấp nhận ghi đè phương thức",
             "Yêu cầu muốn dùng một phương thức HTTP khác thông qua tiêu đề ghi đè. Yêu cầu này chưa được thực hiện. Hãy gửi trực tiếp bằng phương thức mong muốn, kèm theo khóa lũy đẳng.",
         ),
+        Code::PathAmbiguous => text(
+            "Đường dẫn của yêu cầu không rõ ràng",
+            "Đường dẫn của yêu cầu được viết theo cách mà các máy chủ khác nhau có thể hiểu thành những tài nguyên khác nhau, ví dụ do mã hóa phần trăm, dấu gạch chéo kép hoặc các đoạn chỉ gồm dấu chấm. Yêu cầu này chưa được thực hiện. Hãy gửi lại với đường dẫn ở dạng chuẩn hóa, và giữ nguyên khóa lũy đẳng nếu yêu cầu có khóa.",
+        ),
+        Code::ContentDigestInvalid => text(
+            "Thiếu Content-Digest hoặc giá trị sai định dạng",
+            "API này so sánh các yêu cầu theo tiêu đề Content-Digest (RFC 9530), nhưng tiêu đề này bị thiếu hoặc sai định dạng. Yêu cầu này chưa được thực hiện. Hãy gửi giá trị băm sha-256 hoặc sha-512 hợp lệ của phần thân trong tiêu đề đó, với cùng khóa.",
+        ),
         Code::Misconfigured => text(
             "Dịch vụ gặp vấn đề về cấu hình",
             "Một vấn đề cấu hình ở phía máy chủ khiến yêu cầu không thể được xử lý an toàn; nguyên nhân không nằm ở yêu cầu. Yêu cầu này chưa được thực hiện. Hãy báo mã lần thử cho nhà cung cấp API và giữ nguyên khóa khi thử lại.",
