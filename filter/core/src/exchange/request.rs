@@ -300,7 +300,7 @@ fn strip_forged(headers: &Headers, out: &mut Vec<Effect>) {
     let mut edits: Vec<Edit> = Vec::new();
     for (name, _) in headers.lines() {
         let edit = Edit::Remove(name.clone());
-        if trusted::is_reserved_request_header(name) && !edits.contains(&edit) {
+        if (trusted::is_derived(name) || trusted::is_marker(name)) && !edits.contains(&edit) {
             edits.push(edit);
         }
     }
