@@ -139,10 +139,11 @@ impl Stream {
                 Effect::Reply(reply) => {
                     if !self.replied {
                         self.replied = true;
-                        self.bare_reply = !reply
-                            .headers
+                        let lines = &reply.headers;
+                        self.reply_type = lines
                             .iter()
-                            .any(|(name, _)| name == b"content-type");
+                            .find(|(name, _)| name == b"content-type")
+                            .map(|(_, value)| value.clone());
                         host::reply(&reply);
                     }
                 }
