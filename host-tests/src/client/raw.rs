@@ -45,6 +45,25 @@ impl Raw {
         out
     }
 
+    /// The same with a chunked body, `size` octets in each chunk.
+    ///
+    /// # Panics
+    /// Where `size` is 0.
+    #[must_use]
+    pub fn encode_chunked(request: &Request, size: usize) -> Vec<u8> {
+        let mut out = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
+        for (name, value) in &request.headers {
+            out.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+        }
+        out.extend_from_slice(b"host: test\r\ntransfer-encoding: chunked\r\n\r\n");
+        for chunk in request.body.chunks(size) {
+            out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            out.extend_from_slice(&[chunk, b"\r\n"].concat());
+        }
+        out.extend_from_slice(b"0\r\n\r\n");
+        out
+    }
+
     /// Sends octets as they are.
     ///
     /// # Panics

@@ -19,6 +19,8 @@ pub struct Options {
     pub filter: Option<Value>,
     /// Hand the configuration over as a JSON string rather than as a `Struct`.
     pub filter_as_text: bool,
+    /// Hand this text over as it is, in place of the configuration.
+    pub filter_text: Option<String>,
     /// The module.
     pub wasm: PathBuf,
     /// `allow_on_headers_stop_iteration` of the plugin.
@@ -56,6 +58,7 @@ impl Options {
         Self {
             filter,
             filter_as_text: false,
+            filter_text: None,
             wasm: super::files::module(),
             stop_iteration: true,
             host_env_keys: Vec::new(),
@@ -87,10 +90,12 @@ impl Options {
     /// The plugin as an HTTP filter entry.
     fn idempo(&self) -> Option<Value> {
         let configuration = self.filter.as_ref()?;
-        let configuration = if self.filter_as_text {
+        let text = self.filter_text.clone();
+        let text = text.or_else(|| self.filter_as_text.then(|| configuration.to_string()));
+        let configuration = if let Some(text) = text {
             json!({
                 "@type": "type.googleapis.com/google.protobuf.StringValue",
-                "value": configuration.to_string(),
+                "value": text,
             })
         } else {
             json!({

@@ -42,8 +42,12 @@ pub fn module() -> PathBuf {
         .map_or_else(|| release().join("idempo_filter.wasm"), PathBuf::from)
 }
 
-/// The module built with `test-crash`, which a request header can trap.
+/// The module built with `test-crash`, which a request header can trap: `IDEMPO_WASM_TEST_CRASH`,
+/// else where `make filter` leaves it.
 #[must_use]
 pub fn crash_module() -> PathBuf {
-    release().join("idempo_filter_test_crash.wasm")
+    std::env::var_os("IDEMPO_WASM_TEST_CRASH").map_or_else(
+        || release().join("idempo_filter_test_crash.wasm"),
+        PathBuf::from,
+    )
 }
