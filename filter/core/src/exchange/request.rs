@@ -17,10 +17,19 @@ use crate::trusted::{self, Verification};
 /// default) would answer 413, and observing must change nothing.
 const OBSERVED_BODY: u64 = 256 << 10;
 
+/// How large a body may become, octets.
+struct BodyLimit {
+    /// What the rule fingerprints.
+    own: u64,
+    /// What is held back for it: less in `observe` mode.
+    held: u64,
+}
+
 /// What to do once the headers are read.
 enum Verdict {
     Pass(Option<Counter>),
     Refuse(Option<Chosen>, Refusal),
+    Unobserved(Chosen),
     Gather(Box<Gather>),
     Evaluate(Box<Gather>),
 }
@@ -62,6 +71,7 @@ impl Exchange {
                 self.phase = Phase::Pass;
             }
             Verdict::Refuse(chosen, refusal) => self.refuse(chosen, None, refusal, now, out),
+            Verdict::Unobserved(chosen) => self.pass_unobserved(Some(chosen), out),
             Verdict::Gather(gather) => self.phase = Phase::Gather(gather),
             Verdict::Evaluate(gather) => self.evaluate(*gather, Vec::new(), now, out),
         }
@@ -72,12 +82,26 @@ impl Exchange {
         let Phase::Gather(gather) = &self.phase else {
             return;
         };
-        let (chosen, limit) = self.body_limit(gather);
-        if held <= limit {
+        let (chosen, limit) = (gather.route, self.body_limit(gather));
+        if held <= limit.held {
             return;
         }
         self.take_gather();
-        self.refuse(chosen, None, Refusal::too_large(limit), now, out);
+        if held <= limit.own {
+            return self.pass_unobserved(chosen, out);
+        }
+        self.refuse(chosen, None, Refusal::too_large(limit.own), now, out);
+    }
+
+    /// Larger than what observing may hold back, and not known to be larger than what the rule takes:
+    /// nothing can be said of it.
+    fn pass_unobserved(&mut self, chosen: Option<Chosen>, out: &mut Vec<Effect>) {
+        if let Some(rule) = chosen.and_then(|c| self.route(c.index)) {
+            out.push(Effect::Show(Field::Route, rule.id.clone()));
+        }
+        out.push(Effect::Count(Counter::Bypass(Bypass::Unobserved)));
+        out.push(Effect::Show(Field::Outcome, "unobserved".to_owned()));
+        self.phase = Phase::Pass;
     }
 
     /// The whole body, once it is complete.
@@ -135,25 +159,28 @@ impl Exchange {
         )
     }
 
-    fn body_limit(&self, gather: &Gather) -> (Option<Chosen>, u64) {
-        let widest = || {
-            self.policy
-                .plan
-                .routes
-                .iter()
-                .map(|r| r.fingerprint.max_body)
-                .max()
+    fn body_limit(&self, gather: &Gather) -> BodyLimit {
+        let plan = &self.policy.plan;
+        let enforced = |index| self.choose(index, gather.mode).mode == Mode::Enforce;
+        let (own, observes) = match gather.route {
+            Some(chosen) => (
+                self.route(chosen.index).map(|r| r.fingerprint.max_body),
+                chosen.mode == Mode::Observe,
+            ),
+            // Any rule may turn out to be the one.
+            None => (
+                plan.routes.iter().map(|r| r.fingerprint.max_body).max(),
+                !(0..plan.routes.len()).any(enforced),
+            ),
         };
-        let rule = gather
-            .route
-            .and_then(|c| self.route(c.index))
-            .map(|r| r.fingerprint.max_body);
-        let limit = rule.or_else(widest).unwrap_or(0);
-        match gather.route {
-            Some(chosen) if chosen.mode == Mode::Observe => {
-                (Some(chosen), limit.min(OBSERVED_BODY))
-            }
-            chosen => (chosen, limit),
+        let own = own.unwrap_or(0);
+        BodyLimit {
+            own,
+            held: if observes {
+                own.min(OBSERVED_BODY)
+            } else {
+                own
+            },
         }
     }
 
@@ -271,15 +298,18 @@ impl Exchange {
         if end || !reads_body {
             return Verdict::Evaluate(Box::new(gather));
         }
-        let (_, limit) = self.body_limit(&gather);
+        let limit = self.body_limit(&gather);
         let declared = gather
             .headers
             .first_str("content-length")
             .and_then(|v| v.parse::<u64>().ok());
-        if declared.is_some_and(|length| length > limit) {
-            return Verdict::Refuse(Some(chosen), Refusal::too_large(limit));
+        match declared {
+            Some(length) if length > limit.own => {
+                Verdict::Refuse(Some(chosen), Refusal::too_large(limit.own))
+            }
+            Some(length) if length > limit.held => Verdict::Unobserved(chosen),
+            _ => Verdict::Gather(Box::new(gather)),
         }
-        Verdict::Gather(Box::new(gather))
     }
 
     /// The request is complete: to an attempt, and to its first question to the store.
