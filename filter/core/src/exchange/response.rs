@@ -82,12 +82,9 @@ impl Exchange {
         if origin.details != failure::VIA_UPSTREAM {
             return match failure::judge(&origin.details, origin.attempts) {
                 Sent::No => self.release(run, headers, now, out),
+                // The status is Envoy's: the upstream never gave one.
                 Sent::Maybe => {
-                    let evidence = Evidence {
-                        status: Some(status),
-                        ..Evidence::named(&origin.details)
-                    };
-                    self.unknown(run, headers, evidence, now, out);
+                    self.unknown(run, headers, Evidence::named(&origin.details), now, out);
                 }
             };
         }
