@@ -5,8 +5,8 @@ use crate::metrics::Metrics;
 use crate::stream::{Stream, StreamContext};
 use crate::vm::Vm;
 use idempo_core::config;
-use idempo_core::exchange::{Level, Policy};
-use idempo_core::metrics::{Cause, Counter, Gauge};
+use idempo_core::exchange::{Level, Policy, lapse};
+use idempo_core::metrics::{Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
@@ -26,6 +26,9 @@ pub(crate) struct Plugin {
     vm: Rc<Vm>,
     /// Streams that want ticks.
     watched: RefCell<HashMap<u32, Weak<RefCell<Stream>>>>,
+    /// A body callback came while headers were held: the host is set up as it must be. Each
+    /// configuration has its own, since the host's setting comes with it.
+    body_seen: Cell<bool>,
 }
 
 impl Plugin {
@@ -39,6 +42,10 @@ impl Plugin {
 
     pub(crate) fn vm(&self) -> &Vm {
         &self.vm
+    }
+
+    pub(crate) const fn body_seen(&self) -> &Cell<bool> {
+        &self.body_seen
     }
 
     pub(crate) fn watch(&self, id: u32, stream: Weak<RefCell<Stream>>) {
@@ -80,15 +87,10 @@ impl Plugin {
             let index = route
                 .and_then(|r| u16::try_from(r).ok())
                 .unwrap_or(u16::MAX);
+            let (cause, line) = lapse(operation, record);
             self.metrics
-                .count(&self.policy.plan, Counter::Unknown(index, Cause::LeaseOver));
-            host::log(
-                Level::Warn,
-                &format!(
-                    "operation {operation} of route {} is unknown: its owner was silent for a lease",
-                    record.route
-                ),
-            );
+                .count(&self.policy.plan, Counter::Unknown(index, cause));
+            host::log(Level::Warn, &line);
         }
         if let Some(pass) = report.pass {
             self.metrics.gauge(Gauge::UnknownOpen, pass.open_unknown);
@@ -146,6 +148,7 @@ impl PluginContext {
             metrics,
             vm,
             watched: RefCell::default(),
+            body_seen: Cell::default(),
         }));
         host::set_tick_ms(TICK_MS);
         Ok(())

@@ -3,7 +3,7 @@
 use crate::host::{self, Buffer, Direction, Map, Properties};
 use crate::plugin::Plugin;
 use crate::vm::Vm;
-use idempo_core::exchange::{Edit, Effect, Exchange, Origin};
+use idempo_core::exchange::{Edit, Effect, Exchange, Moment, Origin};
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -88,7 +88,7 @@ impl Stream {
     /// Time passes.
     pub(crate) fn tick(&mut self) {
         let now = self.plugin.vm().now();
-        let withheld = !self.plugin.vm().body_seen().get()
+        let withheld = !self.plugin.body_seen().get()
             && self
                 .gather_since
                 .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
@@ -118,7 +118,12 @@ impl Stream {
                     let reply = plugin.vm().store(&op, now);
                     self.last = matches!(reply, Reply::Failed(_)).then_some(op);
                     let mut more = Vec::new();
-                    self.exchange.on_store(reply, plugin.vm().now(), &mut more);
+                    // The store's clock stands still within its reply, as a remote store's does.
+                    let after = Moment {
+                        store_ms: now.store_ms,
+                        ..plugin.vm().now()
+                    };
+                    self.exchange.on_store(reply, after, &mut more);
                     queue.extend(more);
                 }
                 Effect::Wait(operation) => {
@@ -208,7 +213,10 @@ impl Stream {
     }
 
     fn on_request_body(&mut self, size: usize, end: bool) -> Action {
-        self.plugin.vm().body_seen().set(true);
+        if self.held_request {
+            // A body that passes without being held says nothing about the host.
+            self.plugin.body_seen().set(true);
+        }
         if !self.exchange.gathers() {
             return self.request_action();
         }
@@ -264,7 +272,7 @@ impl Stream {
         let origin = Origin {
             details: host::text_property(&["response", "code_details"]).unwrap_or_default(),
             attempts: host::number_property(&["upstream", "request_attempt_count"]),
-            can_hold: self.plugin.vm().body_seen().get(),
+            can_hold: self.plugin.body_seen().get(),
         };
         let mut out = Vec::new();
         let now = self.plugin.vm().now();

@@ -44,8 +44,6 @@ pub(crate) struct Vm {
     sweep: RefCell<Sweep>,
     /// Octets of answers being recorded.
     recording: Cell<u64>,
-    /// Body callbacks were seen while headers were held: the host is set up as it must be.
-    body_seen: Cell<bool>,
 }
 
 struct Waiter {
@@ -378,10 +376,6 @@ impl Vm {
             }
             Err(_) => false,
         }
-    }
-
-    pub(crate) fn body_seen(&self) -> &Cell<bool> {
-        &self.body_seen
     }
 
     pub(crate) fn recording(&self) -> &Cell<u64> {

@@ -1,5 +1,6 @@
 //! Asking the store, and what its replies mean for an attempt that is not running yet.
 
+use super::ending::{lapse, wrote_lapse};
 use super::refusal::Refusal;
 use super::{Attempt, Chosen, Edit, Effect, Exchange, Field, Level, Moment, Phase, Run, Step};
 use crate::audit::Transition;
@@ -138,6 +139,14 @@ impl Exchange {
             (step, Reply::Current(record) | Reply::Claimed(record)) => {
                 if matches!(step, Step::Claim) {
                     self.count_claim(&attempt, ClaimResult::Existing, now, out);
+                    if wrote_lapse(&record, now) {
+                        let (cause, line) = lapse(&attempt.operation, &record);
+                        out.push(Effect::Count(Counter::Unknown(
+                            attempt.route_index(),
+                            cause,
+                        )));
+                        out.push(Effect::Log(Level::Warn, line));
+                    }
                 }
                 self.answer(attempt, *record, now, out);
             }

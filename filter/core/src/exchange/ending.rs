@@ -3,9 +3,10 @@
 use super::response::{UPSTREAM_STATUS, evidence_of};
 use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
 use crate::audit::{self, Transition};
+use crate::ids::OperationId;
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
-use crate::record::{Evidence, Source, Status, WriteId};
+use crate::record::{Evidence, Record, Source, State, Status, WriteId};
 use crate::store::{self, Action, Fence, Op, Reply, Target};
 
 impl Run {
@@ -170,6 +171,30 @@ impl Exchange {
             _ => self.phase = Phase::Done,
         }
     }
+}
+
+/// An operation that became unknown because time passed: what is counted, and the log line. A reader
+/// and the sweep may both be the first to see it; only the one that writes it says so.
+#[must_use]
+pub fn lapse(operation: &OperationId, record: &Record) -> (Cause, String) {
+    let what = match &record.state {
+        State::Unknown { evidence, .. } => evidence.details.as_str(),
+        _ => "",
+    };
+    let (cause, why) = match what {
+        "lease_over" => (Cause::LeaseOver, "its owner was silent for a lease"),
+        other => (Cause::of(other), other),
+    };
+    let route = &record.route;
+    let line = format!("operation {operation} of route {route} is unknown: {why}");
+    (cause, line)
+}
+
+/// Whether this very reply wrote down that time had passed.
+pub(super) fn wrote_lapse(record: &Record, now: Moment) -> bool {
+    record.history.events().last().is_some_and(|event| {
+        event.to == Status::Unknown && event.source == Source::Reader && event.at == now.store_ms
+    })
 }
 
 /// The effect happened and the record could not be written (rule 6): the client still gets the

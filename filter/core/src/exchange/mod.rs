@@ -39,6 +39,7 @@ mod tests;
 mod understand;
 
 pub use effects::{Edit, Effect, Field, Level};
+pub use ending::lapse;
 pub use response::Origin;
 
 use crate::fingerprint::Fingerprint;
