@@ -7,6 +7,7 @@
 //! | [`envoy`] | one Envoy process: configuration, readiness, statistics, logs, reload, death |
 //! | [`client`] | pooled, raw, HTTP/2 and aborting clients with one answer type |
 //! | [`shipped`] | renders `envoy/envoy.yaml` for other ports |
+//! | [`running`] | that configuration as an Envoy process |
 //! | [`filter`] | filter configurations that several tests share |
 //! | [`check`] | waiting for conditions, assertions on answers |
 //!
@@ -29,5 +30,6 @@ pub mod check;
 pub mod client;
 pub mod envoy;
 pub mod filter;
+pub mod running;
 pub mod shipped;
 pub mod upstream;

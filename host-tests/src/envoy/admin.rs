@@ -83,7 +83,7 @@ impl Admin {
     }
 
     /// The address that the named listener is bound to.
-    pub(super) async fn listener(&self, name: &str) -> Option<SocketAddr> {
+    pub async fn listener(&self, name: &str) -> Option<SocketAddr> {
         let answer = self.get("/listeners?format=json").await.ok()?;
         let all: Value = serde_json::from_slice(&answer.body).ok()?;
         let found = all["listener_statuses"]
