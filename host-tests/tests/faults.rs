@@ -2,7 +2,7 @@
 
 use host_tests::{
     check::{refused, replayed, until},
-    client::{Answer, Pool, Raw, Request, send_all},
+    client::{Answer, H2, Pool, Raw, Request, send_all},
     envoy::{Envoy, RefusedPort, config::cluster, crash_module},
     filter::{self, key},
     upstream::Upstream,
@@ -496,6 +496,130 @@ async fn a_client_that_leaves_makes_its_operation_unknown_and_nothing_runs_again
         (left.count() == 2).then_some(())
     })
     .await;
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_reset_within_its_connection_is_a_client_that_left() {
+    let upstream = Upstream::start().await;
+    let envoy = Envoy::with_filter(&upstream, filter::minimal())
+        .start()
+        .await;
+    let h2 = H2::connect(envoy.addr()).await.unwrap();
+    let request = charge();
+    let gated = request.clone().header("x-demo-gate", "never-in-time");
+    let sent = tokio::spawn({
+        let h2 = h2.clone();
+        async move { h2.send(&gated).await }
+    });
+    upstream.wait_for_requests(1).await;
+    sent.abort();
+    let again = settled(envoy.addr(), &request).await;
+    unknown(&again, "http2.remote_reset", Value::Null);
+    // The connection serves others.
+    assert_eq!(h2.send(&charge()).await.unwrap().status, 201);
+    assert_eq!(upstream.effects(), 2);
+    let stats = envoy.stats().await;
+    let gone = stats.idempo("idempo_unknown_total", &[("cause", "client_gone")]);
+    assert_eq!(gone, 1);
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// What was never complete has claimed nothing, and so nothing stands in the retry's way.
+#[tokio::test]
+async fn an_upload_that_is_cut_off_leaves_nothing_behind() {
+    let upstream = Upstream::start().await;
+    let envoy = Envoy::with_filter(&upstream, filter::minimal())
+        .start()
+        .await;
+    let addr = envoy.addr();
+    for n in 1..=3 {
+        let request = Request::post("/v1/charges")
+            .key(key())
+            .content("text/plain", vec![b'x'; 100_000]);
+        let octets = Raw::encode(&request);
+        let mut client = Raw::connect(addr).await;
+        client.write(&octets[..octets.len() - n]).await;
+        client.reset();
+        let first = Raw::exchange(addr, &request).await.unwrap();
+        assert_eq!(first.status, 201, "{first:?}");
+        replayed(&first, &Raw::exchange(addr, &request).await.unwrap());
+        assert_eq!(upstream.effects(), n as u64);
+    }
+    let stats = envoy.stats().await;
+    assert_eq!(stats.idempo("idempo_unknown_total", &[]), 0);
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// The end of a drain cuts what still runs. Its effect may have happened.
+#[tokio::test]
+async fn a_stream_that_a_reload_cuts_off_is_unknown_and_its_duplicates_wait_no_longer() {
+    let upstream = Upstream::start().await;
+    let waiting = |timeout: &str| {
+        filter::with_route(json!({"in_flight": {"action": "wait", "timeout": timeout}}))
+    };
+    let mut envoy = Envoy::with_filter(&upstream, waiting("10s"))
+        .lds()
+        .drain_time_s(1)
+        .start()
+        .await;
+    let addr = envoy.addr();
+    let request = charge();
+    let gated = request.clone().header("x-demo-gate", "never-in-time");
+    let cut = tokio::spawn(async move { Raw::exchange(addr, &gated).await });
+    upstream.wait_for_requests(1).await;
+    envoy.reload(waiting("11s")).await.unwrap();
+    // Under the new configuration; woken when the old one's stream ends.
+    let since = Instant::now();
+    let waiter = Raw::exchange(addr, &request).await.unwrap();
+    unknown(&waiter, "filter_chain_is_being_removed", Value::Null);
+    assert!(
+        since.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        since.elapsed()
+    );
+    let cut = cut.await.unwrap();
+    assert!(cut.is_err() || cut.is_ok_and(|a| a.status >= 500));
+    assert_eq!(upstream.effects(), 1);
+    let alive = Raw::exchange(addr, &charge()).await.unwrap();
+    assert_eq!(alive.status, 201, "{alive:?}");
+    let stats = envoy.stats().await;
+    let drained = stats.idempo("idempo_unknown_total", &[("cause", "drained")]);
+    assert_eq!(drained, 1);
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// Observing changes nothing, also where it cannot work: the wait is short, and made once in a while.
+#[tokio::test]
+async fn observing_a_host_that_withholds_bodies_delays_hardly_anybody() {
+    let upstream = Upstream::start().await;
+    let mut config = filter::minimal();
+    config["mode"] = json!("observe");
+    let envoy = Envoy::with_filter(&upstream, config)
+        .options(|o| o.stop_iteration = false)
+        .concurrency(1)
+        .start()
+        .await;
+    for n in 1..=5 {
+        let request = charge();
+        let since = Instant::now();
+        let answer = Raw::exchange(envoy.addr(), &request).await.unwrap();
+        let took = since.elapsed();
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let bound = if n == 1 { 4_000 } else { 800 };
+        assert!(took < Duration::from_millis(bound), "request {n}: {took:?}");
+        let got = upstream.requests().pop().unwrap();
+        assert_eq!(got.body, request.body);
+    }
+    assert_eq!(upstream.effects(), 5);
+    let named = envoy.log();
+    let named = named
+        .lines()
+        .filter(|l| l.contains("allow_on_headers_stop_iteration"));
+    assert_eq!(named.count(), 1);
+    let stats = envoy.stats().await;
+    let would = stats.idempo("idempo_would_total", &[("code", "misconfigured")]);
+    assert_eq!(would, 5);
     assert_eq!(envoy.vm_traps(), 0);
 }
 

@@ -135,8 +135,12 @@ async fn observing_changes_nothing_for_client_and_upstream_and_counts_what_it_wo
     assert_eq!(would("key_missing"), 1);
     assert_eq!(would("key_weak") + would("key_invalid"), 1);
     assert_eq!(would("outcome_unknown"), 1);
+    let hidden = [("route", "none"), ("code", "method_override")];
+    assert_eq!(stats.idempo("idempo_would_total", &hidden), 1);
     // Beyond `max_body`, so enforcing would refuse it. The other large one it would not.
     assert_eq!(would("payload_too_large"), 1, "{stats:#?}");
+    let unobserved = stats.idempo("idempo_bypass_total", &[("reason", "unobserved")]);
+    assert_eq!(unobserved, 1, "{stats:#?}");
     assert_eq!(stats.idempo("idempo_replay_total", &[]), 0);
     assert_eq!(stats.idempo("idempo_rejected_total", &[]), 0);
     let lines = envoy.access_log_lines(16).await;

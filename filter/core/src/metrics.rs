@@ -276,9 +276,14 @@ impl Cause {
     /// The cause of an end that Envoy described with these response code details.
     #[must_use]
     pub fn of(details: &str) -> Self {
+        // What Envoy's codecs say is about the client's side (`http2.remote_reset`); the upstream's has
+        // a prefix of its own.
+        let from_codec = ["http1.", "http2.", "http3."]
+            .iter()
+            .any(|codec| details.starts_with(codec));
         if details.contains("filter_chain_is_being_removed") || details.contains("drain") {
             Self::Drained
-        } else if details.contains("downstream") {
+        } else if from_codec || details.contains("downstream") {
             Self::ClientGone
         } else if details.contains("timeout") {
             Self::Timeout
@@ -286,6 +291,35 @@ impl Cause {
             Self::Reset
         } else {
             Self::Other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn a_reset_is_the_clients_or_the_upstreams() {
+        let removed = "downstream_local_disconnect(filter_chain_is_being_removed)";
+        for (details, cause) in [
+            ("downstream_remote_disconnect", Cause::ClientGone),
+            ("http2.remote_reset", Cause::ClientGone),
+            (removed, Cause::Drained),
+            ("response_timeout", Cause::Timeout),
+            (
+                "upstream_reset_before_response_started{remote_reset}",
+                Cause::Reset,
+            ),
+            (
+                "upstream_reset_before_response_started{connection_termination}",
+                Cause::Reset,
+            ),
+            ("stream_ended", Cause::Other),
+        ] {
+            assert_eq!(Cause::of(details), cause, "{details}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use crate::stream::{Stream, StreamContext};
 use crate::vm::Vm;
 use idempo_core::config;
-use idempo_core::exchange::{Level, Policy, lapse};
+use idempo_core::exchange::{Level, Moment, Policy, lapse};
 use idempo_core::metrics::{Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Ticks per second are ten: waiters time out, leases are renewed, the clock moves on.
 const TICK_MS: u32 = 100;
 
+/// How often a host that withholds bodies is tried again, milliseconds.
+const WITHHELD_AGAIN_MS: u64 = 60_000;
+
 /// A configured plugin, shared with its streams.
 pub(crate) struct Plugin {
     policy: Arc<Policy>,
@@ -29,6 +32,8 @@ pub(crate) struct Plugin {
     /// A body callback came while headers were held: the host is set up as it must be. Each
     /// configuration has its own, since the host's setting comes with it.
     body_seen: Cell<bool>,
+    /// When a held body was last found to be withheld, or one is held to find that out again.
+    withheld_at: Cell<Option<u64>>,
 }
 
 impl Plugin {
@@ -46,6 +51,26 @@ impl Plugin {
 
     pub(crate) const fn body_seen(&self) -> &Cell<bool> {
         &self.body_seen
+    }
+
+    pub(crate) fn note_withheld(&self, now: Moment) {
+        self.withheld_at.set(Some(now.store_ms));
+    }
+
+    /// Whether a body to be observed need not be waited for: it would not come. One in a while is
+    /// waited for all the same, since a first client that was slow looks like such a host.
+    pub(crate) fn is_withheld(&self, now: Moment) -> bool {
+        let Some(at) = self.withheld_at.get() else {
+            return false;
+        };
+        if self.body_seen.get() {
+            return false;
+        }
+        let due = now.store_ms >= at.saturating_add(WITHHELD_AGAIN_MS);
+        if due {
+            self.note_withheld(now);
+        }
+        !due
     }
 
     pub(crate) fn watch(&self, id: u32, stream: Weak<RefCell<Stream>>) {
@@ -149,6 +174,7 @@ impl PluginContext {
             vm,
             watched: RefCell::default(),
             body_seen: Cell::default(),
+            withheld_at: Cell::default(),
         }));
         host::set_tick_ms(TICK_MS);
         Ok(())

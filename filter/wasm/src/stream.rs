@@ -15,6 +15,10 @@ use std::rc::{Rc, Weak};
 /// withheld by the host's settings, milliseconds.
 const WITHHELD_MS: u64 = 10_000;
 
+/// The same where the body is only observed, which must not delay anybody for long: a slow client's
+/// goes unobserved then, until a quicker one has shown that the host is well set up.
+const WITHHELD_OBSERVED_MS: u64 = 1_000;
+
 /// A stream and its exchange. Shared with the plugin, which drives it when a tick or a wake-up is
 /// its business.
 pub(crate) struct Stream {
@@ -88,14 +92,22 @@ impl Stream {
     /// Time passes.
     pub(crate) fn tick(&mut self) {
         let now = self.plugin.vm().now();
+        let patience = if self.exchange.gathers_to_observe() {
+            WITHHELD_OBSERVED_MS
+        } else {
+            WITHHELD_MS
+        };
         let withheld = !self.plugin.body_seen().get()
             && self
                 .gather_since
-                .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
+                .is_some_and(|since| now.store_ms >= since.saturating_add(patience))
             && self.exchange.gathers();
+        if withheld {
+            self.plugin.note_withheld(now);
+        }
         self.visit(|exchange, _, out| {
             if withheld {
-                exchange.on_body_withheld(now, out);
+                exchange.on_body_withheld(false, now, out);
             } else {
                 exchange.on_tick(now, out);
             }
@@ -202,6 +214,9 @@ impl Stream {
         let mut out = Vec::new();
         self.exchange
             .on_request_headers(headers, end, &Properties, now, &mut out);
+        if self.exchange.gathers_to_observe() && self.plugin.is_withheld(now) {
+            self.exchange.on_body_withheld(true, now, &mut out);
+        }
         self.carry_out(out);
         if self.exchange.gathers() {
             self.gather_since = Some(now.store_ms);
@@ -244,7 +259,7 @@ impl Stream {
                 .on_request_progress(body.len() as u64, now, &mut out);
             self.exchange.on_request_body(body, now, &mut out);
         } else {
-            self.exchange.on_body_withheld(now, &mut out);
+            self.exchange.on_body_withheld(false, now, &mut out);
         }
         self.carry_out(out);
         self.request_action()

@@ -39,6 +39,7 @@ pub struct Builder {
     log_level: String,
     env: Vec<(String, String)>,
     lds: bool,
+    drain_time_s: Option<u32>,
 }
 
 /// A running Envoy.
@@ -269,6 +270,7 @@ impl Builder {
             log_level: "info".into(),
             env: Vec::new(),
             lds: false,
+            drain_time_s: None,
         }
     }
 
@@ -298,6 +300,13 @@ impl Builder {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.options.host_env_keys.push(name.into());
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// How long connections of an old configuration may stay, seconds (Envoy's default: 600).
+    #[must_use]
+    pub fn drain_time_s(mut self, seconds: u32) -> Self {
+        self.drain_time_s = Some(seconds);
         self
     }
 
@@ -332,6 +341,9 @@ impl Builder {
             .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        if let Some(seconds) = self.drain_time_s {
+            command.args(["--drain-time-s", &seconds.to_string()]);
+        }
         command
     }
 

@@ -6,7 +6,7 @@ use crate::fingerprint::FingerprintError;
 use crate::http::Line;
 use crate::ids::OperationId;
 use crate::key::KeyError;
-use crate::metrics::{Bypass, Counter, RouteIndex};
+use crate::metrics::{Counter, RouteIndex};
 use crate::plan::Mode;
 use crate::reply::{self, Code, Problem};
 use crate::tenant::TenantError;
@@ -108,10 +108,9 @@ impl Exchange {
             out.push(Effect::Show(Field::Operation, attempt.operation.hex()));
         }
         if mode != Mode::Enforce {
-            if let Some(index) = index {
-                out.push(Effect::Count(Counter::Would(index, Some(refusal.code))));
-            }
-            out.push(Effect::Count(Counter::Bypass(Bypass::Unobserved)));
+            // No rule has that number: it is shown as `none`.
+            let index = index.unwrap_or(RouteIndex::MAX);
+            out.push(Effect::Count(Counter::Would(index, Some(refusal.code))));
             out.push(Effect::Show(
                 Field::Outcome,
                 format!("would_{}", refusal.code),

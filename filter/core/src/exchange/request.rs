@@ -112,17 +112,38 @@ impl Exchange {
     }
 
     /// The body does not come although the client sends it: the host holds body callbacks back
-    /// while headers are held. Only a setting of the host helps.
-    pub fn on_body_withheld(&mut self, now: Moment, out: &mut Vec<Effect>) {
+    /// while headers are held. Only a setting of the host helps. `told`: the log says so already.
+    pub fn on_body_withheld(&mut self, told: bool, now: Moment, out: &mut Vec<Effect>) {
         if let Some(gather) = self.take_gather() {
-            out.push(Effect::Log(
-                Level::Error,
-                "no body callback while the headers are held: set \
-                 allow_on_headers_stop_iteration: true in the plugin's configuration"
-                    .to_owned(),
-            ));
+            if !told {
+                out.push(Effect::Log(
+                    Level::Error,
+                    "no body callback while the headers are held: set \
+                     allow_on_headers_stop_iteration: true in the plugin's configuration"
+                        .to_owned(),
+                ));
+            }
             let refusal = Refusal::because(Code::Misconfigured, "body_withheld");
             self.refuse(gather.route, None, refusal, now, out);
+        }
+    }
+
+    /// Whether the body is awaited only to observe it: then nobody may notice the wait.
+    #[must_use]
+    pub fn gathers_to_observe(&self) -> bool {
+        match &self.phase {
+            Phase::Gather(gather) => self.observes(gather),
+            _ => false,
+        }
+    }
+
+    fn observes(&self, gather: &Gather) -> bool {
+        let routes = self.policy.plan.routes.len();
+        let enforced = |index| self.choose(index, gather.mode).mode == Mode::Enforce;
+        // Where a rule looks into the body, any of them may turn out to be the one.
+        match gather.route {
+            Some(chosen) => chosen.mode == Mode::Observe,
+            None => !(0..routes).any(enforced),
         }
     }
 
@@ -160,27 +181,16 @@ impl Exchange {
     }
 
     fn body_limit(&self, gather: &Gather) -> BodyLimit {
-        let plan = &self.policy.plan;
-        let enforced = |index| self.choose(index, gather.mode).mode == Mode::Enforce;
-        let (own, observes) = match gather.route {
-            Some(chosen) => (
-                self.route(chosen.index).map(|r| r.fingerprint.max_body),
-                chosen.mode == Mode::Observe,
-            ),
-            // Any rule may turn out to be the one.
-            None => (
-                plan.routes.iter().map(|r| r.fingerprint.max_body).max(),
-                !(0..plan.routes.len()).any(enforced),
-            ),
+        let routes = &self.policy.plan.routes;
+        let own = match gather.route {
+            Some(chosen) => self.route(chosen.index).map(|r| r.fingerprint.max_body),
+            None => routes.iter().map(|r| r.fingerprint.max_body).max(),
         };
         let own = own.unwrap_or(0);
+        let observed = self.observes(gather).then_some(OBSERVED_BODY);
         BodyLimit {
             own,
-            held: if observes {
-                own.min(OBSERVED_BODY)
-            } else {
-                own
-            },
+            held: observed.map_or(own, |most| own.min(most)),
         }
     }
 

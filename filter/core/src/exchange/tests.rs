@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::exchange::effects::Effect;
-use crate::metrics::Counter;
+use crate::metrics::{Bypass, Cause, Counter};
 use crate::plan::*;
 use crate::record::{Record, State};
 use crate::reply::LocalReply;
@@ -488,7 +488,13 @@ fn sent_or_not_sent_decides() {
             assert!(next.forwarded(), "{details}");
         } else {
             assert_eq!(next.code(), "outcome_unknown");
-            assert_eq!(next.problem()["evidence"]["details"], details);
+            let evidence = &next.problem()["evidence"];
+            assert_eq!(evidence["details"], details);
+            assert_eq!(
+                evidence.get("upstream_status"),
+                None,
+                "Envoy's, not the upstream's"
+            );
         }
     }
 }
@@ -797,6 +803,71 @@ fn observe_never_answers_and_counts() {
             Counter::Would(0, Some(crate::reply::Code::KeyWeak)),
         ]
     );
+}
+
+/// Holding back more could make the host answer 413; and what is not looked at is not called refused.
+#[test]
+fn observing_holds_little_and_says_what_it_did_not_look_at() {
+    let lines = [
+        (":method", "POST"),
+        (":path", "/v1/charges"),
+        ("content-type", "text/plain"),
+        ("idempotency-key", KEY),
+    ];
+    let (large, beyond) = ((256 << 10) + 1, (1 << 20) + 1);
+    let unobserved = Counter::Bypass(Bypass::Unobserved);
+    let refused = Counter::Would(0, Some(crate::reply::Code::PayloadTooLarge));
+    for (declared, seen, expected) in [
+        (Some(large), 0, unobserved),
+        (Some(beyond), 0, refused),
+        (None, large, unobserved),
+    ] {
+        let mut world = World::new(plan());
+        world.reconfigure(|p| p.mode = Mode::Observe);
+        let length = declared.unwrap_or_default().to_string();
+        let mut lines = lines.to_vec();
+        if declared.is_some() {
+            lines.push(("content-length", &length));
+        }
+        let mut client = world.headers(&lines, false);
+        assert_eq!(client.exchange.gathers_to_observe(), declared.is_none());
+        world.event(&mut client, |e, now, out| {
+            e.on_request_progress(seen, now, out)
+        });
+        assert!(client.forwarded() && client.request.is_empty());
+        assert_eq!(world.counted, [expected]);
+    }
+    // A rule that looks into the body holds as little, unless some rule enforces.
+    for (enforces, held) in [(None, false), (Some(Mode::Enforce), true)] {
+        let mut world = World::new(plan());
+        world.reconfigure(|p| {
+            p.mode = Mode::Observe;
+            p.routes[0].matcher.body = Some(BodyMatch {
+                pointer: "/method".into(),
+                exact: "call".into(),
+            });
+            p.routes[0].mode = enforces;
+        });
+        let mut client = world.headers(&lines, false);
+        world.event(&mut client, |e, now, out| {
+            e.on_request_progress(large, now, out)
+        });
+        assert_eq!(client.exchange.holds_request(), held);
+    }
+}
+
+/// The alert counts every operation that becomes unknown, whoever is the first to see it.
+#[test]
+fn a_lease_that_a_retry_finds_over_is_counted_once() {
+    let mut world = World::new(plan());
+    let _gone = world.keyed("{}");
+    world.now += 30_000;
+    for _ in 0..3 {
+        assert_eq!(world.keyed("{}").code(), "outcome_unknown");
+        world.now += 60_000;
+    }
+    let lapsed = Counter::Unknown(0, Cause::LeaseOver);
+    assert_eq!(world.counted.iter().filter(|c| **c == lapsed).count(), 1);
 }
 
 #[test]
