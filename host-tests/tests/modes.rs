@@ -135,8 +135,7 @@ async fn observing_changes_nothing_for_client_and_upstream_and_counts_what_it_wo
     assert_eq!(would("key_missing"), 1);
     assert_eq!(would("key_weak") + would("key_invalid"), 1);
     assert_eq!(would("outcome_unknown"), 1);
-    let hidden = [("route", "none"), ("code", "method_override")];
-    assert_eq!(stats.idempo("idempo_would_total", &hidden), 1);
+    assert_eq!(would("method_override"), 1);
     // Beyond `max_body`, so enforcing would refuse it. The other large one it would not.
     assert_eq!(would("payload_too_large"), 1, "{stats:#?}");
     let unobserved = stats.idempo("idempo_bypass_total", &[("reason", "unobserved")]);
@@ -323,6 +322,10 @@ async fn route_metadata_switches_modes_and_selects_rules() {
 
     // What cannot be followed is refused, never passed.
     upstream.reset();
+    for path in ["/other/named", "/other/no-rule", "/other/unknown"] {
+        let hidden = Request::new("GET", path).header("x-http-method-override", "POST");
+        refused(&pool.send(&hidden).await.unwrap(), 400, "method_override");
+    }
     for (path, reason) in [
         ("/other/unknown", "unknown_rule"),
         ("/other/no-rule", "no_rule"),
@@ -366,4 +369,88 @@ async fn a_route_can_be_enforced_while_all_else_is_off() {
         }
         assert_eq!(upstream.effects(), times, "{path}");
     }
+}
+
+/// A roll-out by rule: what would get around an enforced rule is refused even though all else is only
+/// observed, and what concerns an observed rule is not even though all else is enforced.
+#[tokio::test]
+async fn evasions_follow_the_mode_of_the_rule_that_they_evade() {
+    let rule = |id: &str, mode: Option<&str>| {
+        let mut rule = json!({
+            "id": id,
+            "match": {"methods": ["POST"], "path": {"prefix": format!("/{id}")}},
+        });
+        if let Some(mode) = mode {
+            rule["mode"] = json!(mode);
+        }
+        rule
+    };
+    for (top, modes) in [
+        ("observe", [Some("enforce"), None, Some("off")]),
+        ("off", [Some("enforce"), Some("observe"), None]),
+        ("enforce", [None, Some("observe"), Some("off")]),
+    ] {
+        let config = json!({
+            "mode": top,
+            "store": {"shared_data": {}},
+            "routes": [
+                rule("strict", modes[0]),
+                rule("lax", modes[1]),
+                rule("none", modes[2]),
+            ],
+        });
+        let upstream = Upstream::start().await;
+        let envoy = Envoy::with_filter(&upstream, config).start().await;
+        let hide = |method: &str, path: &str| {
+            Request::new(method, path).header("x-http-method-override", "DELETE")
+        };
+        for method in ["GET", "POST"] {
+            let answer = Raw::exchange(envoy.addr(), &hide(method, "/strict/a")).await;
+            refused(&answer.unwrap(), 400, "method_override");
+            for path in ["/lax/a", "/none/a", "/elsewhere"] {
+                let answer = Raw::exchange(envoy.addr(), &hide(method, path)).await;
+                let answer = answer.unwrap();
+                assert!(answer.status < 300, "{top}: {method} {path}: {answer:?}");
+            }
+        }
+        let ambiguous = Request::post("/strict;v=1/a").key(key()).json("{}");
+        let answer = Raw::exchange(envoy.addr(), &ambiguous).await.unwrap();
+        refused(&answer, 400, "path_ambiguous");
+        assert_eq!(upstream.requests().len(), 6, "{top}");
+    }
+}
+
+#[tokio::test]
+async fn an_envoy_route_that_only_observes_is_never_answered_by_the_filter() {
+    let upstream = Upstream::start().await;
+    let envoy = Envoy::with_filter(&upstream, filter::minimal())
+        .options(|o| {
+            o.routes_before = vec![
+                entry("/v1/a", json!({"mode": "observe"})),
+                entry("/v1/b", json!({"mode": "observe", "route": "no-such-rule"})),
+                entry(
+                    "/other",
+                    json!({"mode": "observe", "requires_idempotency": true}),
+                ),
+            ];
+        })
+        .start()
+        .await;
+    for path in ["/v1/a", "/v1/b", "/other"] {
+        for request in [
+            Request::post(path).json("{}"),
+            Request::post(path).key(key()).json("{}"),
+            Request::post(path).header("x-http-method-override", "PUT"),
+            Request::new("GET", path).header("x-http-method-override", "PUT"),
+        ] {
+            let answer = Raw::exchange(envoy.addr(), &request).await.unwrap();
+            assert!(answer.status < 300, "{path}: {answer:?}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 12);
+    let stats = envoy.stats().await;
+    let would = |code| stats.idempo("idempo_would_total", &[("code", code)]);
+    assert_eq!(would("misconfigured"), 4);
+    assert_eq!(would("method_override"), 6);
+    assert_eq!(would("key_missing"), 1);
 }

@@ -109,6 +109,8 @@ pub struct Exchange {
     phase: Phase,
     /// The attempt's trace id (`x-request-id`), bounded.
     attempt_id: String,
+    /// The mode that the Envoy route asks for.
+    route_mode: Option<Mode>,
     /// `Accept-Language` lines.
     languages: Vec<Vec<u8>>,
     /// Passed on unclaimed because the store failed and the route says `open`.
@@ -175,8 +177,6 @@ struct Gather {
     /// Decided, unless a rule looks into the body.
     route: Option<Chosen>,
     envoy_route: Option<String>,
-    /// A mode from route metadata.
-    mode: Option<Mode>,
     requires_key: bool,
     facts: CallerFacts,
     started_us: u64,
@@ -257,6 +257,7 @@ impl Exchange {
             seed,
             phase: Phase::New,
             attempt_id: String::new(),
+            route_mode: None,
             languages: Vec::new(),
             bypassed: false,
             sent_markers: false,

@@ -95,7 +95,7 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         let index = chosen.and_then(|c| RouteIndex::try_from(c.index).ok());
-        let mode = match chosen.map_or(self.policy.plan.mode, |c| c.mode) {
+        let mode = match chosen.map_or_else(|| self.strictest(), |c| c.mode) {
             // No operation yet, so the roll-out goes by attempt.
             Mode::Enforce if attempt.is_none() => self.rolled_out(&self.attempt_id),
             mode => mode,

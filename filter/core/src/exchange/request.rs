@@ -50,6 +50,7 @@ impl Exchange {
             .unwrap_or_default();
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
+        self.route_mode = metadata.mode;
         let envoy_route = facts
             .property(&["xds", "route_name"])
             .and_then(|name| String::from_utf8(name).ok())
@@ -138,13 +139,9 @@ impl Exchange {
     }
 
     fn observes(&self, gather: &Gather) -> bool {
-        let routes = self.policy.plan.routes.len();
-        let enforced = |index| self.choose(index, gather.mode).mode == Mode::Enforce;
         // Where a rule looks into the body, any of them may turn out to be the one.
-        match gather.route {
-            Some(chosen) => chosen.mode == Mode::Observe,
-            None => !(0..routes).any(enforced),
-        }
+        let mode = gather.route.map_or_else(|| self.strictest(), |c| c.mode);
+        mode == Mode::Observe
     }
 
     fn take_gather(&mut self) -> Option<Box<Gather>> {
@@ -216,8 +213,14 @@ impl Exchange {
             envoy_route_name: envoy_route.as_deref(),
             body: None,
         };
-        if route::hidden_write(plan, &query).is_some() {
-            return Verdict::Refuse(None, Refusal::new(Code::MethodOverride));
+        if route::method_override(&headers).is_some() {
+            let named = || route::by_metadata(plan, metadata.route.as_deref()?);
+            let evaded = route::hidden_write(plan, &query).or_else(named);
+            let chosen = evaded.map(|index| self.choose(index));
+            let demanded = metadata.route.is_some() || metadata.requires == Some(true);
+            if chosen.map_or(demanded, |c| c.mode != Mode::Off) {
+                return Verdict::Refuse(chosen, Refusal::new(Code::MethodOverride));
+            }
         }
         if metadata.requires == Some(false) {
             return Verdict::Pass((!safe).then_some(Counter::Bypass(Bypass::RouteOptOut)));
@@ -238,7 +241,6 @@ impl Exchange {
             headers,
             route: None,
             envoy_route,
-            mode: metadata.mode,
             requires_key,
             facts: CallerFacts::default(),
             started_us: now.wall_us,
@@ -267,18 +269,31 @@ impl Exchange {
         }
     }
 
-    pub(super) fn choose(&self, index: usize, metadata: Option<Mode>) -> Chosen {
+    /// The mode of what is refused although no rule is found for it: that of the strictest rule that
+    /// it might be meant for, so that nothing gets around one that is enforced.
+    pub(super) fn strictest(&self) -> Mode {
+        let routes = 0..self.policy.plan.routes.len();
+        routes.fold(Mode::Off, |strictest, index| {
+            match (strictest, self.choose(index).mode) {
+                (Mode::Enforce, _) | (_, Mode::Enforce) => Mode::Enforce,
+                (Mode::Observe, _) | (_, Mode::Observe) => Mode::Observe,
+                (Mode::Off, Mode::Off) => Mode::Off,
+            }
+        })
+    }
+
+    pub(super) fn choose(&self, index: usize) -> Chosen {
         let rule = self.route(index).and_then(|r| r.mode);
         Chosen {
             index,
-            mode: metadata.or(rule).unwrap_or(self.policy.plan.mode),
+            mode: self.route_mode.or(rule).unwrap_or(self.policy.plan.mode),
         }
     }
 
     /// What can be refused from the headers of a request whose rule is known, so that no body need
     /// be held for it.
     fn judge_route(&self, mut gather: Gather, index: usize, end: bool) -> Verdict {
-        let chosen = self.choose(index, gather.mode);
+        let chosen = self.choose(index);
         let Some(rule) = self.route(index) else {
             return Verdict::Pass(None);
         };

@@ -65,7 +65,7 @@ impl Exchange {
             body: Some(json.unwrap_or(&null)),
         };
         match route::select(plan, &query) {
-            Selection::Route(index) => Ok(self.choose(index, gather.mode)),
+            Selection::Route(index) => Ok(self.choose(index)),
             Selection::None if gather.requires_key => Err(Box::new(Understood::Refuse(
                 None,
                 Refusal::because(Code::Misconfigured, "no_rule"),
