@@ -37,16 +37,16 @@ async fn validate(config: Value, as_text: bool) -> Validation {
         .await
 }
 
-#[tokio::test]
-async fn every_wrong_configuration_keeps_envoy_from_starting_and_says_why() {
-    let places = Arc::new(Semaphore::new(3));
+/// Half of the table as a Struct and half as text: core's own tests have each in both forms. Two tests
+/// share the work, since each row costs an Envoy's start.
+async fn refused_with_reasons(as_text: bool) {
+    let places = Arc::new(Semaphore::new(2));
     let mut tasks = JoinSet::new();
-    for (number, row) in table().into_iter().enumerate() {
+    for row in table().into_iter().skip(as_text.into()).step_by(2) {
         let places = Arc::clone(&places);
         tasks.spawn(async move {
             let _place = places.acquire_owned().await.unwrap();
-            // Half of them as a Struct, half as text: core's own tests have each in both forms.
-            let said = validate(row.config.clone(), number % 2 == 1).await;
+            let said = validate(row.config.clone(), as_text).await;
             (row, said)
         });
     }
@@ -65,6 +65,16 @@ async fn every_wrong_configuration_keeps_envoy_from_starting_and_says_why() {
         assert!(said.output.contains(&core.to_string()), "{name}: {core}");
         assert!(!said.output.contains("written-out-secret"), "{name}");
     }
+}
+
+#[tokio::test]
+async fn wrong_structs_keep_envoy_from_starting_and_it_says_why() {
+    refused_with_reasons(false).await;
+}
+
+#[tokio::test]
+async fn wrong_texts_keep_envoy_from_starting_and_it_says_why() {
+    refused_with_reasons(true).await;
 }
 
 #[tokio::test]
