@@ -955,6 +955,22 @@ fn a_route_that_was_renamed_finds_its_earlier_records() {
 }
 
 #[test]
+fn a_key_from_before_the_restart_is_unknown_and_never_runs() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.routes[0].key_time = Some(KeyTime::UuidV7));
+    // UUIDv7 of 1 699 999 999 999 and 1 700 000 000 000 ms: one before and one at the start.
+    let (before, since) =
+        ("018bcfe5-67ff-7000-8000-0123456789ab", "018bcfe5-6800-7000-8000-0123456789ab");
+    for _ in 0..2 {
+        let old = world.post(&[("idempotency-key", before)], "{}");
+        assert_eq!(old.code(), "outcome_unknown");
+        assert_eq!(old.problem()["evidence"]["details"], "restart");
+    }
+    assert!(world.post(&[("idempotency-key", since)], "{}").forwarded());
+    assert_eq!(world.post(&[("idempotency-key", KEY)], "{}").code(), "key_invalid");
+}
+
+#[test]
 fn tenants_are_apart_and_principals_too() {
     let mut world = World::new(plan());
     assert!(

@@ -6,7 +6,7 @@ use super::{Attempt, Chosen, Exchange, Gather, Moment};
 use crate::fingerprint;
 use crate::http::Headers;
 use crate::ids::{OperationId, OwnerToken};
-use crate::key::{self, Key, KeyError, Timeliness};
+use crate::key::{self, Key, KeyAge, KeyError, Timeliness};
 use crate::metrics::{Bypass, Counter};
 use crate::plan::{KeyRule, Mode, Plan, Route};
 use crate::reply::Code;
@@ -113,7 +113,7 @@ impl Exchange {
             Some(Ok(principal)) => principal,
             None => None,
         };
-        self.judge_age(&key, rule, &gather.headers, now)?;
+        let forgotten = self.judge_age(&key, rule, &gather.headers, now)?;
         let operation =
             OperationId::new(&plan.namespace, tenant.as_bytes(), &rule.id, key.as_bytes());
         let fingerprint =
@@ -142,31 +142,36 @@ impl Exchange {
             principal,
             fingerprint,
             owner,
+            forgotten,
             started_us: gather.started_us,
             wait_until: None,
             reread_at: 0,
         })))
     }
 
-    /// Verifiable age: refused even where every record is gone.
+    /// Verifiable age: too old is refused even where every record is gone. Otherwise: whether the
+    /// operation may be older than what the store remembers.
     fn judge_age(
         &self,
         key: &Key,
         rule: &Route,
         headers: &Headers,
         now: Moment,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let Some(kind) = &rule.key_time else {
-            return Ok(());
+            return Ok(false);
         };
         let age = key::embedded_time_ms(key, kind, headers)?;
         let remembered = rule
             .replay
             .ttl_ms
             .saturating_add(rule.replay.tombstone_ttl_ms);
-        match age.judge(now.wall_ms(), remembered)? {
-            Timeliness::Timely => Ok(()),
-            Timeliness::TooLate => Err(Refusal::because(Code::KeyExpired, "key_time")),
+        match (age.judge(now.wall_ms(), remembered)?, age) {
+            (Timeliness::TooLate, _) => Err(Refusal::because(Code::KeyExpired, "key_time")),
+            (Timeliness::Timely, KeyAge::Created(at)) => {
+                Ok(self.policy.remembers_since.is_some_and(|since| at < since))
+            }
+            (Timeliness::Timely, KeyAge::Deadline(_)) => Ok(false),
         }
     }
 }

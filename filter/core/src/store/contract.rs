@@ -95,8 +95,21 @@ fn create(claim: &Claim, now: u64, generation_before: u64) -> (Change, Reply) {
     if claim.tenant_quota == Some(0) {
         return (Change::Keep, Reply::Full(Full::Tenant));
     }
-    let record = Box::new(claimed(claim, now, generation_before));
+    let mut record = Box::new(claimed(claim, now, generation_before));
+    if claim.forgotten {
+        forget(&mut record, now);
+        return (Change::Put(record.clone()), Reply::Current(record));
+    }
     (Change::Put(record.clone()), Reply::Claimed(record))
+}
+
+/// The operation may have run before the store's memory began: it is unknown, and nobody's.
+fn forget(record: &mut Record, now: u64) {
+    let evidence = Evidence::named("restart");
+    record.state = State::Unknown { owner: None, evidence: evidence.clone(), at: now };
+    let write = record.history.events().first().map_or(WriteId(0), |e| e.write);
+    record.history = History::default();
+    record.log(now, Status::Absent, Source::Restart, write, Some(evidence));
 }
 
 /// The record that a claim makes. The generation is the store's time, so that it rises even across
