@@ -153,6 +153,7 @@ impl Exchange {
             Some(chosen) if chosen.mode == Mode::Observe => {
                 (Some(chosen), limit.min(OBSERVED_BODY))
             }
+            None if self.policy.plan.mode == Mode::Observe => (None, limit.min(OBSERVED_BODY)),
             chosen => (chosen, limit),
         }
     }

@@ -25,12 +25,23 @@ pub(super) enum Understood {
 impl Exchange {
     pub(super) fn understand(&self, gather: Gather, body: Vec<u8>, now: Moment) -> Understood {
         let plan = &self.policy.plan;
-        let looks_inside = gather.route.is_none();
         let rule = gather.route.and_then(|c| self.route(c.index));
-        let json = (is_json(&gather.headers)
-            && (looks_inside || rule.is_some_and(|r| may_hold_key(&r.key, &body))))
-        .then(|| serde_json::from_slice::<Value>(&body).ok())
-        .flatten();
+        let inside = match rule {
+            None => look_inside(&body),
+            Some(rule) if is_json(&gather.headers) && may_hold_key(&rule.key, &body) => {
+                look_inside(&body)
+            }
+            Some(_) => Inside::Nothing,
+        };
+        // Two members of one name, say: a rule or a key may hide behind the one that is not read.
+        if matches!(inside, Inside::Unreadable) && is_json(&gather.headers) {
+            let refusal = KeyError::Invalid(key::reason::BODY_UNREADABLE);
+            return Understood::Refuse(gather.route, refusal.into());
+        }
+        let json = match inside {
+            Inside::Json(json) => Some(json),
+            Inside::Unreadable | Inside::Nothing => None,
+        };
         let chosen = match gather.route {
             Some(chosen) => chosen,
             None => match self.choose_by_body(&gather, json.as_ref(), plan) {
@@ -192,6 +203,22 @@ pub(super) fn fingerprint_of<T>(
         principal,
         body,
     })
+}
+
+/// A body as rules and keys see it.
+enum Inside {
+    Json(Value),
+    /// Not JSON, or JSON that two readers may read in two ways.
+    Unreadable,
+    Nothing,
+}
+
+/// Whatever the media type says: an upstream may read JSON all the same.
+fn look_inside(body: &[u8]) -> Inside {
+    if body.is_empty() {
+        return Inside::Nothing;
+    }
+    crate::config::read_json(body).map_or(Inside::Unreadable, Inside::Json)
 }
 
 /// Parsing a body costs more than looking for the member's name in it. A name may also be written

@@ -106,8 +106,16 @@ fn create(claim: &Claim, now: u64, generation_before: u64) -> (Change, Reply) {
 /// The operation may have run before the store's memory began: it is unknown, and nobody's.
 fn forget(record: &mut Record, now: u64) {
     let evidence = Evidence::named("restart");
-    record.state = State::Unknown { owner: None, evidence: evidence.clone(), at: now };
-    let write = record.history.events().first().map_or(WriteId(0), |e| e.write);
+    record.state = State::Unknown {
+        owner: None,
+        evidence: evidence.clone(),
+        at: now,
+    };
+    let write = record
+        .history
+        .events()
+        .first()
+        .map_or(WriteId(0), |e| e.write);
     record.history = History::default();
     record.log(now, Status::Absent, Source::Restart, write, Some(evidence));
 }
