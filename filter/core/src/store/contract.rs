@@ -459,3 +459,7 @@ impl Target {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod tests;

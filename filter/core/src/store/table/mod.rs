@@ -44,6 +44,9 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use tests::support as testing;
+
 pub use cache::Cache;
 pub use geometry::Geometry;
 pub use memory::{HostError, SharedData};
