@@ -23,6 +23,12 @@
 //! the budgets there are the counters (at most 1 MiB), `meta` (56 octets), and what the host itself
 //! spends per key.
 //!
+//! **How much fits.** A settled operation takes some 350 octets of the records' budget and its
+//! answer's of the other; one that runs is charged 2.1 KiB. Operations spread over buckets by chance,
+//! so a few meet a full bucket before the table is full: with the default budgets and 2 000 operations
+//! under way, one claim in ten million at half full, one in forty thousand at 60 %, one in five hundred
+//! at 70 %. Alert on [`SweepReport::used_ratio`] from 0.6 on.
+//!
 //! **No cost grows with the number of stored operations**: a step reads one bucket, a sweep walks at
 //! the pace it is told.
 //!
@@ -40,6 +46,7 @@ mod meta;
 mod octets;
 mod pile;
 mod quota;
+mod replay;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -64,7 +71,7 @@ pub struct Table {
     wanted: Geometry,
     shape: Option<Shape>,
     /// The last answer that a record named: a replay asks for it in the next step.
-    memo: Option<apply::Memo>,
+    memo: Option<replay::Memo>,
     /// Whether a counted record was ever met, so that recounts are worth their calls.
     quotas: bool,
     recount: Option<(u32, quota::Recount)>,
