@@ -106,34 +106,29 @@ impl<'a> Step<'a> {
             };
             let (change, reply) = contract::apply(current.as_ref(), &self.op.action, self.now);
             let old = head.zip(current.as_ref());
-            let mut draft = bucket.draft(self.now);
-            let (reply, answer) = match change {
+            let (draft, reply, answer) = match change {
                 Change::Keep => return Ok(self.without_write(sd, reply, old)),
                 Change::Delete => {
+                    let mut draft = bucket.draft(self.now);
                     draft.remove(&id);
-                    (reply, None)
+                    (draft, reply, None)
                 }
                 Change::Put(record) => {
                     let next = self.with_answer(sd, reply, record, old)?;
-                    let limit = self.limit(old.is_none());
                     let counted =
                         head.map_or(self.counted || self.quota().is_some(), |h| h.counted);
                     let entry = Head::of(id, &next.record, next.answer, counted);
+                    let mut draft = bucket.draft(self.now);
                     draft.put(entry, encode(&next.record));
-                    if draft.charged(geometry.tombstones_cap) > limit {
-                        let reply = match old {
-                            None => Reply::Full(Full::Store),
-                            // Only a settled record grows beyond what it is charged: by the
-                            // evidence of a late answer, which is then in the reply alone.
-                            Some((_, record)) => Reply::Stale(Box::new(record.clone())),
-                        };
+                    if draft.charged(geometry.tombstones_cap) > self.limit(old.is_none()) {
+                        let reply = no_room(old);
                         return Ok(self.without_write(sd, reply, old));
                     }
                     if old.is_none() && !self.count(sd)? {
                         return Ok(self.without_write(sd, Reply::Full(Full::Tenant), old));
                     }
                     self.remember(&next.record, &entry);
-                    (next.reply, next.answer)
+                    (draft, next.reply, next.answer)
                 }
             };
             if put(sd, &key, &draft.write(), seen)? {
@@ -326,6 +321,15 @@ impl<'a> Step<'a> {
             length: answer.length,
             until: ends(record),
         });
+    }
+}
+
+/// An open operation was charged its largest record when it was claimed, so only two things find no
+/// room: a new one, and the evidence of a late answer, which is then in the caller's hands alone.
+fn no_room(old: Option<(Head, &Record)>) -> Reply {
+    match old {
+        Some((head, record)) if !head.is_open() => Reply::Stale(Box::new(record.clone())),
+        _ => Reply::Full(Full::Store),
     }
 }
 
