@@ -5,10 +5,10 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `idempo/1/meta` | shape, seed and start of the table ([`meta`]) |
-//! | `idempo/1/r/<n>` | the records and packed tombstones that hash there ([`bucket`]) |
-//! | `idempo/1/b/<n>` | chunks of recorded answers ([`bodies`], [`pile`]) |
-//! | `idempo/1/t/<n>` | tenants' counters, where a quota is configured ([`quota`]) |
+//! | `idempo/1/meta` | shape, seed and start of the table (`meta`) |
+//! | `idempo/1/r/<n>` | the records and packed tombstones that hash there (`bucket`) |
+//! | `idempo/1/b/<n>` | chunks of recorded answers (`bodies`, `pile`) |
+//! | `idempo/1/t/<n>` | tenants' counters, where a quota is configured (`quota`) |
 //! | `idempo/1/c/<n>` | the replay cache in front of a remote store ([`cache`]) |
 //!
 //! **A step is one `get` and at most one compare-and-swap of one bucket.** Everything that decides
@@ -17,7 +17,7 @@
 //! What lies elsewhere is written before (an answer, a tenant's count) and is worth nothing until the
 //! bucket names it.
 //!
-//! **Budgets hold at every moment.** Each key has a cap ([`geometry`]); an open operation is charged
+//! **Budgets hold at every moment.** Each key has a cap (`geometry`); an open operation is charged
 //! the largest record there is from its claim on, so that what runs can always be recorded. Nothing is
 //! evicted: what does not fit is refused (a claim) or remembered without its answer (rule 7). Besides
 //! the budgets there are the counters (at most 1 MiB), `meta` (56 octets), and what the host itself
