@@ -368,3 +368,25 @@ fn the_answer_of_a_writer_that_lost_is_removed_and_the_winners_stays() {
         assert!(report.bodies_bytes <= 3 * 16 + 40 + 100, "{report:?}");
     }
 }
+
+#[test]
+fn a_worker_whose_clock_is_behind_still_finds_the_answer() {
+    let mut sd = Fake::new();
+    let store = budgets(256 << 10, 16 << 10, 64 << 10);
+    let mut table = opened(&mut sd, &store);
+    let sd = &mut sd;
+    let geometry = Geometry::of(&store);
+    let bucket = |n: u32| geometry.bucket(&[7; 16], &id(n));
+    let other = (2..).find(|n| bucket(*n) != bucket(1)).unwrap();
+    table.apply(sd, &op(1, Action::Claim(claim(1))), 0);
+    table.apply(sd, &op(1, complete(1, 0, 5, 100)), 0);
+    // Ahead by a little, another worker writes to the same pile.
+    table.apply(sd, &op(other, Action::Claim(claim(2))), 10_001);
+    let reply = table.apply(sd, &op(other, complete(2, 10_001, 6, 100)), 10_001);
+    assert!(matches!(reply, Reply::Applied(_)));
+    let body = Action::Body {
+        incarnation: token(1).incarnation(),
+    };
+    let reply = table.apply(sd, &op(1, body), 9_999);
+    assert_eq!(reply, Reply::Body(Some(answer(5, 100))));
+}
