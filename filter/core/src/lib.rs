@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`config`] | what did the operator write, and is it possible? |
 //! | [`plan`] | the compiled policy that everything else reads |
-//! | [`http`], [`ids`] | byte-exact headers; digests, tokens, operation ids |
+//! | [`http`], [`pairs`], [`ids`] | byte-exact headers, and how hosts pass them; digests, tokens, operation ids |
 //! | [`route`], [`key`], [`tenant`] | which rule, which key, whose? |
 //! | [`fingerprint`] | is it the same request? |
 //! | [`record`] | states, versions, history: what is remembered of an operation |
@@ -41,6 +41,7 @@ pub mod http;
 pub mod ids;
 pub mod key;
 pub mod metrics;
+pub mod pairs;
 pub mod plan;
 pub mod record;
 pub mod reply;

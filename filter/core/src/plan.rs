@@ -8,7 +8,7 @@ use crate::reply::Code;
 use std::collections::BTreeMap;
 
 /// Everything one filter instance was told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Part of every operation's identity (default `default`).
     pub namespace: String,
@@ -149,7 +149,7 @@ pub struct Signing {
 }
 
 /// One rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Stable by contract: part of every operation's identity.
     pub id: String,
@@ -197,7 +197,7 @@ pub struct PreviousIdentity {
 }
 
 /// What a rule matches; every part that is set must hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Methods in upper case; empty: every method that writes.
     pub methods: Vec<String>,
@@ -365,6 +365,17 @@ pub enum DigestAlgorithm {
     Blake3,
     /// SHA-256.
     Sha256,
+}
+
+impl DigestAlgorithm {
+    /// The name in configurations and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Blake3 => "blake3",
+            Self::Sha256 => "sha256",
+        }
+    }
 }
 
 /// How an attempt is sent on.

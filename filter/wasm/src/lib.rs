@@ -1,1 +1,39 @@
-//! adapter
+//! The proxy-wasm adapter: host callbacks become core events, core effects become host calls.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`abi`] | the host functions, the only `unsafe` code |
+//! | [`host`] | the same in the core's terms |
+//! | [`plugin`] | one configured plugin in one worker: configuration, ticks, wake-ups |
+//! | [`stream`] | one HTTP stream |
+//! | [`vm`] | what a worker's plugins and streams share: table, clock, waiters, backlog |
+//! | [`wake`] | waking waiters across workers |
+//! | [`metrics`] | metric ids |
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unreachable
+)]
+#![cfg(target_arch = "wasm32")]
+
+mod abi;
+mod host;
+mod metrics;
+mod plugin;
+mod stream;
+mod vm;
+mod wake;
+
+use plugin::PluginContext;
+
+mod entry {
+    use super::PluginContext;
+
+    proxy_wasm::main! {{
+        proxy_wasm::set_root_context(|_| Box::new(PluginContext::default()));
+    }}
+}

@@ -9,6 +9,7 @@
 //! which are Unix milliseconds and are only ever shown to people.
 
 mod history;
+mod proto;
 mod view;
 mod wire;
 

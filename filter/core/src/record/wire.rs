@@ -6,7 +6,7 @@
 
 use super::{
     Event, Evidence, History, Outcome, OwnerToken, Record, Replayable, Source, State, Status,
-    TenantDigest, Version, Windows, WriteId, bounded,
+    TenantDigest, Version, Windows, WriteId, bounded, proto,
 };
 use crate::fingerprint::{Fingerprint, Form};
 use crate::plan::DigestAlgorithm;
@@ -65,129 +65,13 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Corrupt> {
     if format != FORMAT {
         return Err(Corrupt::Format(format));
     }
-    from_wire(wire::Record::decode(rest).map_err(|_| Corrupt::Damaged)?)
+    from_wire(proto::Record::decode(rest).map_err(|_| Corrupt::Damaged)?)
 }
 
 fn checksum(format: u8, body: &[u8]) -> [u8; 4] {
     let mut hash = blake3::Hasher::new();
     hash.update(&[format]).update(body);
     *hash.finalize().as_bytes().first_chunk().unwrap_or(&[0; 4])
-}
-
-mod wire {
-    //! Field numbers are part of the format: never reuse one.
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Record {
-        #[prost(fixed64, tag = "1")]
-        pub(super) incarnation: u64,
-        #[prost(uint32, tag = "2")]
-        pub(super) counter: u32,
-        #[prost(uint64, tag = "3")]
-        pub(super) generation: u64,
-        #[prost(uint32, tag = "4")]
-        pub(super) state: u32,
-        #[prost(bytes = "vec", tag = "5")]
-        pub(super) owner: Vec<u8>,
-        /// End of the lease, or deadline.
-        #[prost(uint64, tag = "6")]
-        pub(super) until: u64,
-        /// When the state began.
-        #[prost(uint64, tag = "7")]
-        pub(super) at: u64,
-        #[prost(message, optional, tag = "8")]
-        pub(super) outcome: Option<Outcome>,
-        #[prost(message, optional, tag = "9")]
-        pub(super) evidence: Option<Evidence>,
-        #[prost(string, tag = "10")]
-        pub(super) reason: String,
-        #[prost(message, optional, tag = "11")]
-        pub(super) fingerprint: Option<Fingerprint>,
-        #[prost(string, tag = "12")]
-        pub(super) schema_version: String,
-        #[prost(bytes = "vec", tag = "13")]
-        pub(super) tenant: Vec<u8>,
-        #[prost(string, tag = "14")]
-        pub(super) route: String,
-        #[prost(string, tag = "15")]
-        pub(super) attempt: String,
-        #[prost(string, tag = "16")]
-        pub(super) traceparent: String,
-        #[prost(uint64, tag = "17")]
-        pub(super) claimed_at: u64,
-        #[prost(uint64, tag = "18")]
-        pub(super) last_seen: u64,
-        #[prost(uint64, tag = "19")]
-        pub(super) replay_ms: u64,
-        #[prost(uint64, tag = "20")]
-        pub(super) tombstone_ms: u64,
-        #[prost(message, repeated, tag = "21")]
-        pub(super) events: Vec<Event>,
-        #[prost(uint32, tag = "22")]
-        pub(super) dropped: u32,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Outcome {
-        #[prost(uint32, tag = "1")]
-        pub(super) status: u32,
-        #[prost(bytes = "vec", tag = "2")]
-        pub(super) result: Vec<u8>,
-        #[prost(uint64, tag = "3")]
-        pub(super) body_length: u64,
-        #[prost(uint64, tag = "4")]
-        pub(super) wall_first_response: u64,
-        #[prost(uint32, tag = "5")]
-        pub(super) replay: u32,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Evidence {
-        #[prost(uint32, tag = "1")]
-        pub(super) status: u32,
-        #[prost(string, tag = "2")]
-        pub(super) details: String,
-        #[prost(bytes = "vec", tag = "3")]
-        pub(super) result: Vec<u8>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Fingerprint {
-        #[prost(bytes = "vec", tag = "1")]
-        pub(super) digest: Vec<u8>,
-        #[prost(uint32, tag = "2")]
-        pub(super) algorithm: u32,
-        #[prost(uint32, tag = "3")]
-        pub(super) form: u32,
-        #[prost(uint32, tag = "4")]
-        pub(super) version: u32,
-        #[prost(bytes = "vec", tag = "5")]
-        pub(super) settings: Vec<u8>,
-        #[prost(uint64, tag = "6")]
-        pub(super) length: u64,
-        #[prost(string, tag = "7")]
-        pub(super) media_type: String,
-        #[prost(bytes = "vec", tag = "8")]
-        pub(super) principal: Vec<u8>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Event {
-        #[prost(uint64, tag = "1")]
-        pub(super) at: u64,
-        #[prost(uint32, tag = "2")]
-        pub(super) from: u32,
-        #[prost(uint32, tag = "3")]
-        pub(super) to: u32,
-        #[prost(uint32, tag = "4")]
-        pub(super) source: u32,
-        #[prost(fixed64, tag = "5")]
-        pub(super) write: u64,
-        #[prost(string, tag = "6")]
-        pub(super) operator: String,
-        #[prost(message, optional, tag = "7")]
-        pub(super) evidence: Option<Evidence>,
-    }
 }
 
 /// Numbers of an enum on the wire: one table for both directions.
@@ -218,8 +102,8 @@ numbers!(form_number, form, Form,
     1 => Form::Empty, 2 => Form::Raw, 3 => Form::Json, 4 => Form::FormUrlencoded,
     5 => Form::Multipart, 6 => Form::ContentDigest, 7 => Form::Unread);
 
-fn to_wire(record: &Record) -> wire::Record {
-    let mut out = wire::Record {
+fn to_wire(record: &Record) -> proto::Record {
+    let mut out = proto::Record {
         incarnation: record.version.incarnation,
         counter: record.version.counter,
         generation: record.generation,
@@ -273,7 +157,7 @@ fn to_wire(record: &Record) -> wire::Record {
     out
 }
 
-fn from_wire(wire: wire::Record) -> Result<Record, Corrupt> {
+fn from_wire(wire: proto::Record) -> Result<Record, Corrupt> {
     let owner = match wire.owner.as_slice() {
         [] => None,
         bytes => Some(OwnerToken(array(bytes, "owner")?)),
@@ -336,8 +220,8 @@ fn array<const N: usize>(bytes: &[u8], field: &'static str) -> Result<[u8; N], C
     bytes.try_into().map_err(|_| Corrupt::Field(field))
 }
 
-fn outcome_to_wire(outcome: &Outcome) -> wire::Outcome {
-    wire::Outcome {
+fn outcome_to_wire(outcome: &Outcome) -> proto::Outcome {
+    proto::Outcome {
         status: u32::from(outcome.status),
         result: outcome.result.to_vec(),
         body_length: outcome.body_length,
@@ -346,7 +230,7 @@ fn outcome_to_wire(outcome: &Outcome) -> wire::Outcome {
     }
 }
 
-fn outcome_from_wire(wire: wire::Outcome) -> Result<Outcome, Corrupt> {
+fn outcome_from_wire(wire: proto::Outcome) -> Result<Outcome, Corrupt> {
     Ok(Outcome {
         status: u16::try_from(wire.status).map_err(|_| Corrupt::Field("outcome.status"))?,
         result: array(&wire.result, "outcome.result")?,
@@ -356,15 +240,15 @@ fn outcome_from_wire(wire: wire::Outcome) -> Result<Outcome, Corrupt> {
     })
 }
 
-fn evidence_to_wire(evidence: &Evidence) -> wire::Evidence {
-    wire::Evidence {
+fn evidence_to_wire(evidence: &Evidence) -> proto::Evidence {
+    proto::Evidence {
         status: evidence.status.map(u32::from).unwrap_or_default(),
         details: bounded(&evidence.details, 96),
         result: evidence.result.map(|r| r.to_vec()).unwrap_or_default(),
     }
 }
 
-fn evidence_from_wire(wire: wire::Evidence) -> Result<Evidence, Corrupt> {
+fn evidence_from_wire(wire: proto::Evidence) -> Result<Evidence, Corrupt> {
     let status = u16::try_from(wire.status).map_err(|_| Corrupt::Field("evidence.status"))?;
     Ok(Evidence {
         status: Some(status).filter(|s| *s != 0),
@@ -376,8 +260,8 @@ fn evidence_from_wire(wire: wire::Evidence) -> Result<Evidence, Corrupt> {
     })
 }
 
-fn fingerprint_to_wire(fingerprint: &Fingerprint) -> wire::Fingerprint {
-    wire::Fingerprint {
+fn fingerprint_to_wire(fingerprint: &Fingerprint) -> proto::Fingerprint {
+    proto::Fingerprint {
         digest: fingerprint.digest.to_vec(),
         algorithm: algorithm_number(fingerprint.algorithm),
         form: form_number(fingerprint.form),
@@ -392,7 +276,7 @@ fn fingerprint_to_wire(fingerprint: &Fingerprint) -> wire::Fingerprint {
     }
 }
 
-fn fingerprint_from_wire(wire: wire::Fingerprint) -> Result<Fingerprint, Corrupt> {
+fn fingerprint_from_wire(wire: proto::Fingerprint) -> Result<Fingerprint, Corrupt> {
     Ok(Fingerprint {
         digest: array(&wire.digest, "fingerprint.digest")?,
         algorithm: algorithm(wire.algorithm, "fingerprint.algorithm")?,
@@ -408,22 +292,22 @@ fn fingerprint_from_wire(wire: wire::Fingerprint) -> Result<Fingerprint, Corrupt
     })
 }
 
-fn event_to_wire(event: &Event) -> wire::Event {
-    wire::Event {
+fn event_to_wire(event: &Event) -> proto::Event {
+    proto::Event {
         at: event.at,
         from: status_number(event.from),
         to: status_number(event.to),
         source: source_number(event.source),
         write: event.write.0,
         operator: bounded(&event.operator, 48),
-        evidence: event.evidence.as_ref().map(|evidence| wire::Evidence {
+        evidence: event.evidence.as_ref().map(|evidence| proto::Evidence {
             details: bounded(&evidence.details, 48),
             ..evidence_to_wire(evidence)
         }),
     }
 }
 
-fn event_from_wire(wire: wire::Event) -> Result<Event, Corrupt> {
+fn event_from_wire(wire: proto::Event) -> Result<Event, Corrupt> {
     Ok(Event {
         at: wire.at,
         from: status(wire.from, "event.from")?,

@@ -43,13 +43,17 @@ pub enum Code {
     PayloadTooLarge,
     /// A write hides behind a safe method.
     MethodOverride,
+    /// The path can be read as another one, on which a rule stands.
+    PathAmbiguous,
+    /// The route takes `Content-Digest` for the body, and it is missing or malformed.
+    ContentDigestInvalid,
     /// Route metadata names a rule that does not exist, or the filter is set up so that it cannot work.
     Misconfigured,
 }
 
 impl Code {
     /// Every code, for tables and tests.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::KeyWeak,
@@ -68,6 +72,8 @@ impl Code {
         Self::StoreFull,
         Self::PayloadTooLarge,
         Self::MethodOverride,
+        Self::PathAmbiguous,
+        Self::ContentDigestInvalid,
         Self::Misconfigured,
     ];
 
@@ -93,6 +99,8 @@ impl Code {
             Self::StoreFull => "store_full",
             Self::PayloadTooLarge => "payload_too_large",
             Self::MethodOverride => "method_override",
+            Self::PathAmbiguous => "path_ambiguous",
+            Self::ContentDigestInvalid => "content_digest_invalid",
             Self::Misconfigured => "misconfigured",
         }
     }
@@ -105,7 +113,9 @@ impl Code {
             | Self::KeyInvalid
             | Self::KeyWeak
             | Self::TenantMissing
-            | Self::MethodOverride => 400,
+            | Self::MethodOverride
+            | Self::PathAmbiguous
+            | Self::ContentDigestInvalid => 400,
             Self::TenantDrift | Self::PrincipalMismatch => 403,
             Self::KeyExpired => 410,
             Self::PayloadTooLarge => 413,

@@ -205,3 +205,25 @@ pub enum Full {
     /// The tenant's quota.
     Tenant,
 }
+
+impl Reply {
+    /// A name for logs: records and answers never appear there.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Claimed(_) => "claimed",
+            Self::Current(_) => "current",
+            Self::Expired { .. } => "expired",
+            Self::Absent => "absent",
+            Self::Applied(_) => "applied",
+            Self::Already(_) => "already",
+            Self::Stale(_) => "stale",
+            Self::Cancelled => "cancelled",
+            Self::Body(_) => "body",
+            Self::TooLate => "too_late",
+            Self::Full(_) => "full",
+            Self::Corrupt => "corrupt",
+            Self::Failed(_) => "failed",
+        }
+    }
+}

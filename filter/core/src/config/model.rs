@@ -1,0 +1,575 @@
+//! The configuration as it is written. Every member is optional here, so that what is missing can
+//! be told together with everything else that is wrong; what is required, and what the defaults
+//! are, is said by [`super::validate`] and [`super::compile`]. The comments on fields become the
+//! descriptions in the JSON Schema.
+
+use super::duration::Millis;
+use super::forms::{SchemaVersion, WordOr, present};
+use super::size::Size;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Declares the types of the model. Objects are read from objects alone: what serde derives would
+/// also take a list, with its elements for members in the order of this file.
+macro_rules! model {
+    () => {};
+    ($(#[$meta:meta])* pub struct $name:ident: $expecting:literal { $($body:tt)* } $($rest:tt)*) => {
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(JsonSchema))]
+        #[serde(deny_unknown_fields, default, remote = "Self")]
+        $(#[$meta])*
+        pub struct $name { $($body)* }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Object;
+                impl<'de> Visitor<'de> for Object {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
+                        // The derived function, which `remote` makes an inherent one.
+                        $name::deserialize(MapAccessDeserializer::new(map))
+                    }
+                }
+                deserializer.deserialize_map(Object)
+            }
+        }
+
+        model! { $($rest)* }
+    };
+    ($(#[$meta:meta])* pub enum $name:ident { $($body:tt)* } $($rest:tt)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(JsonSchema))]
+        $(#[$meta])*
+        pub enum $name { $($body)* }
+
+        model! { $($rest)* }
+    };
+}
+
+/// Declares a struct that has, after its own members, the parts that routes and `defaults` share.
+macro_rules! with_parts {
+    ($(#[$meta:meta])* $name:ident: $expecting:literal { $($own:tt)* }) => {
+        model! {
+            $(#[$meta])*
+            pub struct $name: $expecting {
+                $($own)*
+                /// Overrides the top-level mode: `enforce`, `observe` or `off`.
+                pub mode: Option<Mode>,
+                /// How the idempotency key is read and judged.
+                pub key: Option<Key>,
+                /// What makes two requests the same.
+                pub fingerprint: Option<Fingerprint>,
+                /// How an attempt is sent on.
+                pub upstream: Option<Upstream>,
+                /// How long an owner may be silent before its operation is `unknown`; the owner renews it. At least 1s (default 30s).
+                pub lease: Option<Millis>,
+                /// Which answers are recorded, and which of their headers.
+                pub record: Option<Record>,
+                /// Windows and sizes of what is remembered.
+                pub replay: Option<Replay>,
+                /// What a duplicate gets while the first attempt runs.
+                pub in_flight: Option<InFlight>,
+                /// What an operation with unknown outcome gets: `refuse` (default), `{forward: {upstream_dedupes: true}}` or `{retry: {i_accept_duplicates: "reason"}}`.
+                pub unknown: Option<Unknown>,
+                /// Where no claim can be made: `closed` answers 503 (default), `open` passes the request on unprotected.
+                pub store_failure: Option<StoreFailure>,
+                /// Status overrides, 400 to 599, by code, such as `payload_mismatch: 409`.
+                pub statuses: Option<BTreeMap<String, u16>>,
+                /// Raise it when old answers no longer fit new readers (default "1").
+                pub schema_version: Option<SchemaVersion>,
+                /// Verifiable age: `uuidv7`, `ulid`, or `{deadline_header: name}`.
+                pub key_time: Option<KeyTime>,
+                /// How long an accepted operation (202) may wait for its completion. At least 1s (default 86400s).
+                pub accepted_deadline: Option<Millis>,
+            }
+        }
+        impl $name {
+            /// The shared parts.
+            #[must_use]
+            pub fn parts(&self) -> Parts<'_> {
+                Parts {
+                    mode: self.mode,
+                    key: self.key.as_ref(),
+                    fingerprint: self.fingerprint.as_ref(),
+                    upstream: self.upstream.as_ref(),
+                    lease: self.lease,
+                    record: self.record.as_ref(),
+                    replay: self.replay.as_ref(),
+                    in_flight: self.in_flight.as_ref(),
+                    unknown: self.unknown.as_ref(),
+                    store_failure: self.store_failure,
+                    statuses: self.statuses.as_ref(),
+                    schema_version: self.schema_version.as_ref(),
+                    key_time: self.key_time.as_ref(),
+                    accepted_deadline: self.accepted_deadline,
+                }
+            }
+        }
+    };
+}
+
+/// What routes and `defaults` have in common, as one of them wrote it.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // described at the members themselves, above
+pub struct Parts<'a> {
+    pub mode: Option<Mode>,
+    pub key: Option<&'a Key>,
+    pub fingerprint: Option<&'a Fingerprint>,
+    pub upstream: Option<&'a Upstream>,
+    pub lease: Option<Millis>,
+    pub record: Option<&'a Record>,
+    pub replay: Option<&'a Replay>,
+    pub in_flight: Option<&'a InFlight>,
+    pub unknown: Option<&'a Unknown>,
+    pub store_failure: Option<StoreFailure>,
+    pub statuses: Option<&'a BTreeMap<String, u16>>,
+    pub schema_version: Option<&'a SchemaVersion>,
+    pub key_time: Option<&'a KeyTime>,
+    pub accepted_deadline: Option<Millis>,
+}
+
+with_parts! {
+    /// Parts that every route inherits and may override member by member; lists, and `unknown`, `key_time` and `record.classes`, are replaced as a whole.
+    Defaults: "an object with the optional parts of a route" {}
+}
+
+with_parts! {
+    /// One rule: which requests, and what they get. The first rule that matches wins.
+    Route: "a route such as {id: charges, match: {path: {prefix: /v1/charges}}}" {
+        /// Stable by contract: part of every operation's identity. Small letters, digits, `_`, `.`, `-`; 64 at most.
+        pub id: Option<String>,
+        /// Identities that this route had before, looked up during a migration.
+        pub previous: Option<Vec<Previous>>,
+        /// What requests the rule is for; every part that is written must hold.
+        pub r#match: Option<Match>,
+    }
+}
+
+model! {
+    /// Configuration of the idempo filter.
+    pub struct Config: "an object with store, tenant and routes" {
+        /// Part of every operation's identity (default `default`).
+        pub namespace: Option<String>,
+        /// `enforce` (default), `observe` or `off`.
+        pub mode: Option<Mode>,
+        /// Share of operations, by hash, that are enforced; the others are observed. 0 to 1 (default 1).
+        pub enforce_fraction: Option<f64>,
+        /// Where records live: exactly one engine.
+        pub store: Option<Store>,
+        /// Bounds per tenant and worker.
+        pub limits: Option<Limits>,
+        /// Signs the derived headers for the upstream; secrets by the name of their environment variable.
+        pub signing: Option<Signing>,
+        /// Whose operations these are.
+        pub tenant: Option<Tenant>,
+        /// The caller within the tenant, bound into the fingerprint: another one with the same key gets 403.
+        pub principal: Option<Source>,
+        /// Parts that every route inherits.
+        pub defaults: Option<Defaults>,
+        /// The rules; the first that matches wins. At least one.
+        pub routes: Option<Vec<Route>>,
+    }
+
+    /// How much the filter may interfere.
+    #[serde(rename_all = "snake_case")]
+    pub enum Mode {
+        /// Answers, refuses, replays.
+        Enforce,
+        /// Claims and compares, but never answers; counts what it would have done.
+        Observe,
+        /// Does nothing.
+        Off,
+    }
+
+    /// The store engine.
+    pub struct Store: "one engine, such as {shared_data: {}}" {
+        /// The host's shared data: one Envoy process, forgotten on restart.
+        pub shared_data: Option<SharedData>,
+    }
+
+    /// Budgets of the shared-data table, each a hard bound.
+    pub struct SharedData: "budgets such as {records: 64MiB}, or {}" {
+        /// Records without bodies (default 64MiB).
+        pub records: Option<Size>,
+        /// Recorded answers (default 128MiB).
+        pub bodies: Option<Size>,
+        /// Packed tombstones (default 16MiB).
+        pub tombstones: Option<Size>,
+    }
+
+    /// Bounds that keep one tenant or one worker from taking everything.
+    pub struct Limits: "an object such as {tenant_records: 100000}" {
+        /// Live records that one tenant may hold (default: no quota).
+        pub tenant_records: Option<u64>,
+        /// Attempts that may wait at once in one worker (default 1024).
+        pub worker_waiters: Option<u32>,
+        /// Memory for answers being recorded, per worker (default 64MiB).
+        pub recording_bytes: Option<Size>,
+    }
+
+    /// Secrets of the signature, two at once for a rotation.
+    pub struct Signing: "an object such as {active: {env: IDEMPO_SECRET}}" {
+        /// Signs and verifies.
+        pub active: Option<EnvSecret>,
+        /// Verifies only.
+        pub previous: Option<EnvSecret>,
+    }
+
+    /// A secret by the name of its environment variable; literal secrets are refused.
+    pub struct EnvSecret: "an object such as {env: NAME}" {
+        /// The environment variable's name.
+        pub env: Option<String>,
+    }
+
+    /// Whose operations these are.
+    pub struct Tenant: "an object such as {sources: [{header: x-tenant-id}]}" {
+        /// Refuse where no source gives a value (default: true where there are sources and no `default`).
+        pub required: Option<bool>,
+        /// Where the tenant comes from; all that are present must agree.
+        pub sources: Option<Vec<Source>>,
+        /// The tenant where no source gives a value (default `default`). Part of identity.
+        pub default: Option<String>,
+    }
+
+    /// Where a value about the caller comes from: exactly one of these.
+    pub struct Source: "a source: {header: name}, {metadata: {filter, path}} or {property: [names]}" {
+        /// A request header; only as good as what sets it.
+        pub header: Option<String>,
+        /// Dynamic metadata, such as a JWT claim.
+        pub metadata: Option<Metadata>,
+        /// A host property, as a path of names.
+        pub property: Option<Vec<String>>,
+    }
+
+    /// A place in the dynamic metadata.
+    pub struct Metadata: "an object such as {filter: envoy.filters.http.jwt_authn, path: [claims, sub]}" {
+        /// The metadata namespace, such as `envoy.filters.http.jwt_authn`.
+        pub filter: Option<String>,
+        /// Names from the outside in; at least one.
+        pub path: Option<Vec<String>>,
+    }
+
+    /// An identity that a route had before.
+    pub struct Previous: "an object such as {id: old-name}" {
+        /// The route id of then.
+        pub id: Option<String>,
+        /// The tenant default of then, where it was another.
+        pub tenant_default: Option<String>,
+    }
+
+    /// What a rule matches.
+    pub struct Match: "an object such as {methods: [POST], path: {prefix: /v1/charges}}" {
+        /// Methods in capitals (default: every method that writes).
+        pub methods: Option<Vec<String>>,
+        /// Host without port; a leading `*.` stands for one or more labels.
+        pub host: Option<String>,
+        /// One form of path, without query.
+        pub path: Option<PathMatch>,
+        /// The name of the Envoy route.
+        pub route_name: Option<String>,
+        /// A string in a JSON body.
+        pub body: Option<BodyMatch>,
+        /// Matches nothing by itself; Envoy route metadata selects the rule.
+        pub metadata_only: Option<bool>,
+    }
+
+    /// Exactly one form of path.
+    pub struct PathMatch: "one of {exact: /path}, {prefix: /path} and {template: \"/path/{id}\"}" {
+        /// The whole path.
+        pub exact: Option<String>,
+        /// Whole segments: `/v1/charges` also matches `/v1/charges/x`, not `/v1/chargesx`.
+        pub prefix: Option<String>,
+        /// Segments, some of them variables: `/v1/orders/{id}/charges`.
+        pub template: Option<String>,
+    }
+
+    /// A string in a JSON body.
+    pub struct BodyMatch: "an object such as {pointer: /method, exact: tools/call}" {
+        /// RFC 6901 JSON Pointer.
+        pub pointer: Option<String>,
+        /// The string that must stand there.
+        pub exact: Option<String>,
+    }
+
+    /// How the key is read and judged.
+    pub struct Key: "an object such as {formats: [uuid]}" {
+        /// The header (default `idempotency-key`).
+        pub header: Option<String>,
+        /// JSON Pointer of the key in a JSON body (default `/idempotency_key`); null: header only.
+        #[serde(deserialize_with = "present")]
+        pub body_field: Option<Option<String>>,
+        /// Refuse writes without a key (default true).
+        pub required: Option<bool>,
+        /// Accepted forms (default uuid, base64url).
+        pub formats: Option<Vec<KeyFormat>>,
+        /// For base64url octets after decoding, for opaque characters; 1 to 255 (default 16).
+        pub min_entropy_bytes: Option<u32>,
+        /// Characters, 1 to 255 (default 128).
+        pub max_length: Option<u32>,
+        /// Whether letters' case tells opaque keys apart (default `sensitive`).
+        pub case: Option<KeyCase>,
+        /// `lenient` (default) takes a bare token or a quoted RFC 9651 String, `strict` only the latter.
+        pub syntax: Option<KeySyntax>,
+    }
+
+    /// Key forms.
+    #[serde(rename_all = "snake_case")]
+    pub enum KeyFormat {
+        /// Hyphenated UUID, not nil, not max.
+        Uuid,
+        /// 26 characters of Crockford base 32.
+        Ulid,
+        /// Unpadded base64url that decodes to enough octets.
+        Base64url,
+        /// Visible ASCII of enough characters.
+        Opaque,
+    }
+
+    /// Case rules.
+    #[serde(rename_all = "snake_case")]
+    pub enum KeyCase {
+        /// `A` is not `a`.
+        Sensitive,
+        /// Compared in lower case.
+        Insensitive,
+    }
+
+    /// Header syntaxes.
+    #[serde(rename_all = "snake_case")]
+    pub enum KeySyntax {
+        /// A bare token or an RFC 9651 String.
+        Lenient,
+        /// An RFC 9651 String only.
+        Strict,
+    }
+
+    /// What is bound into a fingerprint.
+    pub struct Fingerprint: "an object such as {body: json, exclude: [/sent_at]}" {
+        /// How the body is read (default `auto`: by media type).
+        pub body: Option<BodyMode>,
+        /// JSON Pointers: only these members of a JSON body.
+        pub include: Option<Vec<String>>,
+        /// JSON Pointers: all members of a JSON body but these.
+        pub exclude: Option<Vec<String>>,
+        /// Further request headers.
+        pub headers: Option<Vec<String>>,
+        /// `blake3` (default) or `sha256`.
+        pub digest: Option<Digest>,
+        /// The largest body that can be fingerprinted (default 1MiB); beyond it 413.
+        pub max_body: Option<Size>,
+    }
+
+    /// Body readings.
+    #[serde(rename_all = "snake_case")]
+    pub enum BodyMode {
+        /// By media type: JSON, form, multipart, else raw.
+        Auto,
+        /// Octets.
+        Raw,
+        /// RFC 8785 canonical JSON.
+        Json,
+        /// Members sorted by name.
+        Form,
+        /// Parts, whatever the boundary.
+        Multipart,
+        /// The Content-Digest header is trusted in place of the body.
+        ContentDigest,
+        /// The body is not looked at.
+        None,
+    }
+
+    /// Hashes.
+    #[serde(rename_all = "snake_case")]
+    pub enum Digest {
+        /// BLAKE3.
+        Blake3,
+        /// SHA-256.
+        Sha256,
+    }
+
+    /// How an attempt is sent on.
+    pub struct Upstream: "an object such as {timeout: 15s}" {
+        /// Given to the router in place of the route's own time-out; covers the whole answer (default 15s).
+        pub timeout: Option<Millis>,
+        /// `inline`: forwarded in the client's own stream (default).
+        pub execution: Option<Execution>,
+        /// `contained`: the router tries once (default); `{allow: {reason: "…"}}` leaves its retries on.
+        pub router_retries: Option<RouterRetries>,
+        /// Ask the upstream for an unencoded answer, so that every replay serves every client (default true).
+        pub identity_encoding: Option<bool>,
+    }
+
+    /// Ways to run a first attempt.
+    #[serde(rename_all = "snake_case")]
+    pub enum Execution {
+        /// Forwarded in the client's own stream.
+        Inline,
+    }
+
+    /// The router's own retries.
+    #[serde(rename_all = "snake_case")]
+    pub enum RouterRetriesWord {
+        /// Switched off for every claimed request.
+        Contained,
+    }
+
+    /// Leaves the router's own retries on.
+    pub struct RouterRetriesMap: "an object such as {allow: {reason: \"…\"}}" {
+        /// With a reason.
+        pub allow: Option<Allow>,
+    }
+
+    /// Why.
+    pub struct Allow: "an object such as {reason: \"the upstream dedupes\"}" {
+        /// Why the upstream may see one request several times.
+        pub reason: Option<String>,
+    }
+
+    /// Which answers are recorded.
+    pub struct Record: "an object such as {classes: strict}" {
+        /// A preset (default `strict`), or `{preset, overrides}`.
+        pub classes: Option<Classes>,
+        /// Headers of the recorded answer.
+        pub headers: Option<RecordHeaders>,
+    }
+
+    /// Class tables.
+    pub enum Preset {
+        /// 5xx and 408 are unknown.
+        #[serde(rename = "strict")]
+        Strict,
+        /// 5xx are recorded and replayed too.
+        #[serde(rename = "record-all")]
+        RecordAll,
+        /// 5xx release: the next attempt runs.
+        #[serde(rename = "retry-failed")]
+        RetryFailed,
+    }
+
+    /// A preset with exceptions.
+    pub struct ClassesMap: "an object such as {preset: strict, overrides: {\"404\": release}}" {
+        /// What the exceptions are from (default `strict`).
+        pub preset: Option<Preset>,
+        /// Classes by status: `404`, `5xx` or `500-503`. The narrowest wins.
+        pub overrides: Option<BTreeMap<String, Class>>,
+    }
+
+    /// What an answer means for its operation.
+    #[serde(rename_all = "snake_case")]
+    pub enum Class {
+        /// Terminal: recorded and replayed.
+        Record,
+        /// Proves that nothing was done: the next attempt runs.
+        Release,
+        /// The effect cannot be known.
+        Unknown,
+        /// Taken on, not done.
+        Accepted,
+    }
+
+    /// Which headers of an answer are kept.
+    pub struct RecordHeaders: "an object such as {deny: [x-internal]}" {
+        /// Kept although they would be dropped.
+        pub allow: Option<Vec<String>>,
+        /// Never kept.
+        pub deny: Option<Vec<String>>,
+    }
+
+    /// Windows and sizes.
+    pub struct Replay: "an object such as {ttl: 172800s}" {
+        /// How long an answer is replayed, from the end of the operation (default 172800s).
+        pub ttl: Option<Millis>,
+        /// How long a late duplicate is refused after that (default 604800s); 0s: an expired key is a new operation.
+        pub tombstone_ttl: Option<Millis>,
+        /// The largest body that is recorded (default 1MiB); a larger answer is remembered, not replayed.
+        pub max_inline_body: Option<Size>,
+    }
+
+    /// What a duplicate of a running operation gets.
+    pub struct InFlight: "an object such as {action: wait, timeout: 10s}" {
+        /// `reject` answers 409 (default); `wait` holds the duplicate until the operation ends.
+        pub action: Option<InFlightAction>,
+        /// How long a duplicate waits (default 10s).
+        pub timeout: Option<Millis>,
+        /// Waiters per operation and worker (default 32).
+        pub max_waiters: Option<u32>,
+    }
+
+    /// Refuse or wait.
+    #[serde(rename_all = "snake_case")]
+    pub enum InFlightAction {
+        /// 409 with Retry-After.
+        Reject,
+        /// Hold until the operation ends.
+        Wait,
+    }
+
+    /// The default policy.
+    #[serde(rename_all = "snake_case")]
+    pub enum UnknownWord {
+        /// 409 with evidence.
+        Refuse,
+    }
+
+    /// A policy that sends the operation on again: exactly one.
+    pub struct UnknownMap: "an object such as {forward: {upstream_dedupes: true}}" {
+        /// Sent on; the upstream dedupes by `x-idempo-operation`.
+        pub forward: Option<Forward>,
+        /// Sent on, at least once.
+        pub retry: Option<Retry>,
+    }
+
+    /// The upstream dedupes.
+    pub struct Forward: "an object such as {upstream_dedupes: true}" {
+        /// Must be true.
+        pub upstream_dedupes: Option<bool>,
+    }
+
+    /// At least once.
+    pub struct Retry: "an object such as {i_accept_duplicates: \"reads only\"}" {
+        /// Why duplicates are acceptable.
+        pub i_accept_duplicates: Option<String>,
+    }
+
+    /// What happens where no claim can be made.
+    #[serde(rename_all = "snake_case")]
+    pub enum StoreFailure {
+        /// 503.
+        Closed,
+        /// Passed on unprotected, marked and counted.
+        Open,
+    }
+
+    /// Keys that carry their own time.
+    pub enum KeyTimeWord {
+        /// UUID version 7.
+        #[serde(rename = "uuidv7")]
+        UuidV7,
+        /// ULID.
+        #[serde(rename = "ulid")]
+        Ulid,
+    }
+
+    /// A deadline that the client states.
+    pub struct KeyTimeMap: "an object such as {deadline_header: x-deadline}" {
+        /// A request header with an HTTP date or Unix seconds.
+        pub deadline_header: Option<String>,
+    }
+}
+
+/// `contained`, or `{allow: {reason}}`.
+pub type RouterRetries = WordOr<RouterRetriesWord, RouterRetriesMap>;
+/// A preset's name, or `{preset, overrides}`.
+pub type Classes = WordOr<Preset, ClassesMap>;
+/// `refuse`, or `{forward}` or `{retry}`.
+pub type Unknown = WordOr<UnknownWord, UnknownMap>;
+/// `uuidv7`, `ulid`, or `{deadline_header}`.
+pub type KeyTime = WordOr<KeyTimeWord, KeyTimeMap>;

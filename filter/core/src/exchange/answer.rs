@@ -1,0 +1,264 @@
+//! Answering an attempt from a record. The order of design §5: tombstone, fingerprint, schema
+//! version, state.
+
+use super::refusal::Refusal;
+use super::understand::fingerprint_of;
+use super::{Attempt, Effect, Exchange, Field, Level, Moment, Phase, Step};
+use crate::envelope;
+use crate::fingerprint::{self, Comparison, Fingerprint};
+use crate::metrics::{Counter, Waited};
+use crate::plan::{Mode, UnknownPolicy};
+use crate::record::{Evidence, Outcome, Record, Replayable, Status, View};
+use crate::reply::{Code, LocalReply};
+use crate::store::{Action, Op, Reply};
+use crate::trusted::{self, Markers};
+use serde_json::json;
+
+impl Exchange {
+    /// There is a record that is not this attempt's.
+    pub(super) fn answer(
+        &mut self,
+        attempt: Box<Attempt>,
+        record: Record,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let view = record.view(now.store_ms);
+        if let Some(refusal) = self.refusal_before_state(&attempt, &record, &view) {
+            return self.turn_away(&attempt, refusal, now, out);
+        }
+        match view {
+            View::Pending { lease_left } => self.meet_pending(attempt, lease_left, now, out),
+            View::Completed(outcome) | View::Accepted(outcome) => {
+                self.replay(attempt, record, outcome, now, out);
+            }
+            View::Closed { reason } => {
+                let refusal = Refusal {
+                    members: vec![("closed_reason", reason.into())],
+                    status: Status::Closed.as_str(),
+                    ..Refusal::new(Code::OperationClosed)
+                };
+                self.turn_away(&attempt, refusal, now, out);
+            }
+            View::Unknown { evidence, .. } => {
+                self.meet_unknown(attempt, &record, &evidence, now, out);
+            }
+            View::Expired { .. } | View::Gone => {
+                let refusal = Refusal {
+                    status: Status::Expired.as_str(),
+                    ..Refusal::because(Code::KeyExpired, "window_over")
+                };
+                self.turn_away(&attempt, refusal, now, out);
+            }
+        }
+    }
+
+    fn refusal_before_state(
+        &self,
+        attempt: &Attempt,
+        record: &Record,
+        view: &View,
+    ) -> Option<Refusal> {
+        if matches!(view, View::Expired { .. } | View::Gone) {
+            return None;
+        }
+        let rule = self.route(attempt.route)?;
+        let again = (record.fingerprint.algorithm != attempt.fingerprint.algorithm)
+            .then(|| {
+                fingerprint_of(
+                    &attempt.headers,
+                    attempt.principal.as_deref(),
+                    &attempt.body,
+                    |request| {
+                        fingerprint::compute_like(&record.fingerprint, &rule.fingerprint, request)
+                    },
+                )
+            })
+            .flatten();
+        let fresh = again.as_ref().unwrap_or(&attempt.fingerprint);
+        let code = match record.fingerprint.compare(fresh) {
+            Comparison::Same if record.schema_version == rule.schema_version => return None,
+            Comparison::Same => {
+                return Some(Refusal {
+                    status: view.status().as_str(),
+                    ..Refusal::because(Code::ReplayUnavailable, "schema_changed")
+                });
+            }
+            Comparison::OtherPrincipal => {
+                // Not even the operation's state is another principal's business.
+                return Some(Refusal::new(Code::PrincipalMismatch));
+            }
+            Comparison::Different => Code::PayloadMismatch,
+            Comparison::Incomparable => Code::FingerprintIncomparable,
+        };
+        Some(Refusal {
+            members: vec![(
+                "fingerprint",
+                json!({"recorded": report(&record.fingerprint), "received": report(fresh)}),
+            )],
+            status: view.status().as_str(),
+            ..Refusal::new(code)
+        })
+    }
+
+    fn replay(
+        &mut self,
+        attempt: Box<Attempt>,
+        record: Record,
+        outcome: Outcome,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        if attempt.mode != Mode::Enforce {
+            out.push(Effect::Count(Counter::Would(attempt.route_index(), None)));
+            out.push(Effect::Show(Field::Outcome, "would_replay".to_owned()));
+            self.phase = Phase::Pass;
+            return;
+        }
+        if outcome.replay != Replayable::Yes {
+            let refusal = Refusal {
+                members: vec![("upstream_status", outcome.status.into())],
+                status: record.state.status().as_str(),
+                ..Refusal::because(Code::ReplayUnavailable, outcome.replay.as_str())
+            };
+            return self.turn_away(&attempt, refusal, now, out);
+        }
+        let incarnation = record.version.incarnation;
+        out.push(Effect::Store(Op {
+            operation: self.recorded_under(&attempt, &record),
+            action: Action::Body { incarnation },
+        }));
+        self.phase = Phase::Ask(attempt, Step::Body(Box::new(record), outcome));
+    }
+
+    /// A record found under the route's earlier identity keeps its answer there.
+    fn recorded_under(&self, attempt: &Attempt, record: &Record) -> crate::ids::OperationId {
+        let route = self.route(attempt.route);
+        if route.is_none_or(|r| r.id == record.route) {
+            return attempt.operation;
+        }
+        (0..route.map_or(0, |r| r.previous.len()))
+            .filter(|place| {
+                route
+                    .and_then(|r| r.previous.get(*place))
+                    .is_some_and(|p| p.id == record.route)
+            })
+            .find_map(|place| self.previous_operation(attempt, place))
+            .unwrap_or(attempt.operation)
+    }
+
+    /// The recorded answer came from the store, or should have.
+    pub(super) fn on_body(
+        &mut self,
+        attempt: Box<Attempt>,
+        record: Record,
+        outcome: Outcome,
+        reply: Reply,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let blob = match reply {
+            Reply::Body(blob) => blob,
+            other => {
+                return self.on_store_failure(
+                    &attempt,
+                    &Step::Body(Box::new(record), outcome),
+                    &other,
+                    now,
+                    out,
+                );
+            }
+        };
+        let decoded = blob.as_deref().map(envelope::decode);
+        let Some(Ok(envelope)) =
+            decoded.filter(|d| d.as_ref().is_ok_and(|e| e.status == outcome.status))
+        else {
+            out.push(Effect::Count(Counter::ReplayCorrupt));
+            out.push(Effect::Log(
+                Level::Error,
+                format!(
+                    "the recorded answer of operation {} is missing or damaged",
+                    attempt.operation
+                ),
+            ));
+            let refusal = Refusal {
+                members: vec![("upstream_status", outcome.status.into())],
+                status: record.state.status().as_str(),
+                ..Refusal::because(Code::ReplayUnavailable, "answer_corrupt")
+            };
+            return self.turn_away(&attempt, refusal, now, out);
+        };
+        self.count_served(&attempt, out);
+        out.push(Effect::Show(Field::Outcome, "replayed".to_owned()));
+        if let Some(trace) = &record.traceparent {
+            let audit = json!({"v": crate::audit::SCHEMA, "replayed_attempt": record.attempt, "traceparent": trace});
+            out.push(Effect::Show(Field::Audit, audit.to_string()));
+        }
+        let mut headers = envelope.headers;
+        headers.extend(trusted::markers(&Markers {
+            replayed: true,
+            status: record.state.status().as_str(),
+            operation: Some(&attempt.operation),
+            result: Some(&outcome.result),
+            expires_unix_ms: Some(now.to_wall_ms(record.expires_at())),
+            first_response_unix_ms: Some(outcome.wall_first_response),
+        }));
+        headers.extend(self.memory_marker(&attempt, now));
+        out.push(Effect::Reply(LocalReply {
+            status: envelope.status,
+            headers,
+            body: envelope.body,
+        }));
+        self.phase = Phase::Replied;
+    }
+
+    fn count_served(&self, attempt: &Attempt, out: &mut Vec<Effect>) {
+        let (route, tenant) = (attempt.route_index(), attempt.tenant_bucket);
+        if attempt.wait_until.is_some() {
+            out.push(Effect::Count(Counter::InFlight(route, Waited::Served)));
+        }
+        out.push(Effect::Count(Counter::Replay(route, tenant)));
+        out.push(Effect::Count(Counter::Hit(route, tenant)));
+    }
+
+    fn meet_unknown(
+        &mut self,
+        attempt: Box<Attempt>,
+        record: &Record,
+        evidence: &Evidence,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let again = self.route(attempt.route).is_some_and(|r| match &r.unknown {
+            UnknownPolicy::Refuse => false,
+            UnknownPolicy::Forward | UnknownPolicy::Retry { .. } => true,
+        });
+        // Only under the identity that the record has: a migrated one stays where it is.
+        let own = self.recorded_under(&attempt, record) == attempt.operation;
+        if again && own && attempt.mode == Mode::Enforce {
+            return self.take_over(attempt, record, now, out);
+        }
+        let mut shown = json!({"details": evidence.details});
+        if let (Some(status), Some(members)) = (evidence.status, shown.as_object_mut()) {
+            members.insert("upstream_status".to_owned(), status.into());
+        }
+        let refusal = Refusal {
+            members: vec![("evidence", shown)],
+            status: Status::Unknown.as_str(),
+            ..Refusal::new(Code::OutcomeUnknown)
+        };
+        self.turn_away(&attempt, refusal, now, out);
+    }
+}
+
+/// A fingerprint as a conflict report shows it: digest, length, form; no part of a payload.
+fn report(fingerprint: &Fingerprint) -> serde_json::Value {
+    json!({
+        "digest": hex::encode(fingerprint.digest),
+        "algorithm": fingerprint.algorithm.as_str(),
+        "form": fingerprint.form.as_str(),
+        "version": fingerprint.version,
+        "length": fingerprint.length,
+        "media_type": fingerprint.media_type,
+    })
+}

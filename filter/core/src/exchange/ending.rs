@@ -1,0 +1,219 @@
+//! Last writes: their replies, streams that end before their time, leases that are renewed.
+
+use super::response::{UPSTREAM_STATUS, evidence_of};
+use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
+use crate::audit::{self, Transition};
+use crate::metrics::{Cause, Counter, StoreOp};
+use crate::plan::Mode;
+use crate::record::{Evidence, Source, Status, WriteId};
+use crate::store::{self, Action, Fence, Op, Reply, Target};
+
+impl Run {
+    /// A fenced write of this attempt, with a write id of its own.
+    pub(super) fn transition(&mut self, to: Target) -> Action {
+        self.writes = self.writes.saturating_add(1);
+        let claim = store::contract::claim_write(self.claim.owner);
+        self.aim = Some(Aim::of(&to));
+        Action::Transition(store::Transition {
+            write: WriteId(claim.0.wrapping_add(u64::from(self.writes))),
+            fence: Fence::Owner {
+                claim: self.claim.clone(),
+                claimed_at: self.claimed_at,
+                generation: self.generation,
+            },
+            to,
+            source: Source::Owner,
+            operator: String::new(),
+        })
+    }
+
+    /// A third of the lease has passed without a word: speak. A short exchange never gets here.
+    pub(super) fn renew(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let due = self.renewed_at.saturating_add(self.claim.lease_ms / 3);
+        if self.renewing || now.store_ms < due {
+            return;
+        }
+        let lease_ms = self.claim.lease_ms;
+        let action = self.transition(Target::Renewed { lease_ms });
+        out.push(self.attempt.op(action));
+        self.renewing = true;
+        self.renewed_at = now.store_ms;
+    }
+
+    pub(super) fn on_renewed(&mut self, _reply: &Reply) {
+        // A refused renewal changes nothing for this attempt: its answer will be fenced, or kept.
+        self.renewing = false;
+    }
+}
+
+impl Exchange {
+    /// The reply to the last write.
+    pub(super) fn on_settled(
+        &mut self,
+        mut run: Box<Run>,
+        reply: Reply,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let aim = run.aim.take();
+        let to = aim.map_or(Status::Absent, |a| a.status);
+        let index = run.attempt.route_index();
+        let (from, result) = match &reply {
+            Reply::Applied(_) | Reply::Cancelled => (Status::Pending, "applied"),
+            Reply::Already(_) => (Status::Pending, "already"),
+            Reply::Stale(record) => {
+                out.push(Effect::Count(Counter::LateWrite(index)));
+                out.push(Effect::Log(
+                    Level::Error,
+                    format!(
+                        "operation {}: the answer came after the operation was settled as {}; \
+                         it is kept as evidence",
+                        run.attempt.operation,
+                        record.state.status().as_str()
+                    ),
+                ));
+                (record.state.status(), "stale")
+            }
+            other => {
+                compensate(&run, aim.is_none(), other, out);
+                (Status::Pending, "failed")
+            }
+        };
+        if let (
+            Some(Aim {
+                cause: Some(cause), ..
+            }),
+            "applied" | "already",
+        ) = (aim, result)
+        {
+            out.push(Effect::Count(Counter::Unknown(index, cause)));
+        }
+        run.transitions
+            .push(Transition::own(now.wall_ms(), from, to, result));
+        self.show_end(&run, to, out);
+        out.push(Effect::Wake(run.attempt.operation));
+        self.phase = Phase::Done;
+    }
+
+    fn show_end(&self, run: &Run, to: Status, out: &mut Vec<Effect>) {
+        let outcome = match (run.attempt.mode, to) {
+            (Mode::Enforce, Status::Absent) => "released",
+            (Mode::Enforce, Status::Unknown) => "unknown",
+            (Mode::Enforce, _) => "executed",
+            _ => "observed",
+        };
+        out.push(Effect::Show(Field::Outcome, outcome.to_owned()));
+        let rule = self.route(run.attempt.route).map_or("", |r| r.id.as_str());
+        out.push(Effect::Show(
+            Field::Audit,
+            audit::render(
+                &run.attempt.operation,
+                rule,
+                &run.attempt.tenant.digest(),
+                &self.attempt_id,
+                run.generation,
+                &run.transitions,
+            ),
+        ));
+    }
+
+    /// The stream is over. `details` is what the host says about its end.
+    pub fn on_end(&mut self, details: &str, now: Moment, out: &mut Vec<Effect>) {
+        match std::mem::take(&mut self.phase) {
+            // Sent, and nothing came back: whatever the reason, nobody knows.
+            Phase::Run(mut run) => {
+                let evidence = if details.is_empty() {
+                    Evidence::named("stream_ended")
+                } else {
+                    evidence_of(details)
+                };
+                let action = run.transition(Target::Unknown { evidence });
+                out.push(run.attempt.op(action));
+                self.phase = Phase::Settle(run, Held::Nothing);
+            }
+            // The status is known, the rest is not: remembered, never replayed (rule 7).
+            Phase::Record(mut run, mut recording) => {
+                recording.cut();
+                let accepted = recording.is_accepted();
+                let length = recording.length();
+                let (outcome, _) = recording.outcome(length, now);
+                let deadline_ms = self
+                    .route(run.attempt.route)
+                    .map_or(0, |r| r.accepted_deadline_ms);
+                let target = if accepted {
+                    Target::Accepted {
+                        outcome,
+                        deadline_ms,
+                        blob: None,
+                    }
+                } else {
+                    Target::Completed {
+                        outcome,
+                        blob: None,
+                    }
+                };
+                let action = run.transition(target);
+                out.push(run.attempt.op(action));
+                self.phase = Phase::Settle(run, Held::Nothing);
+            }
+            Phase::Settle(run, _) => self.phase = Phase::Settle(run, Held::Nothing),
+            // A claim that nobody waits for leaves nothing behind (rule 5).
+            Phase::Ask(attempt, super::Step::Claim | super::Step::TakeOver) => {
+                out.push(Effect::Defer(Op {
+                    operation: attempt.operation,
+                    action: Action::Cancel {
+                        owner: attempt.owner,
+                    },
+                }));
+                self.phase = Phase::Done;
+            }
+            _ => self.phase = Phase::Done,
+        }
+    }
+}
+
+/// The effect happened and the record could not be written (rule 6): the client still gets the
+/// answer; the write waits, as it was, in the backlog; the line and the counter say so.
+fn compensate(run: &Run, release: bool, reply: &Reply, out: &mut Vec<Effect>) {
+    out.push(Effect::Retry);
+    if release {
+        out.push(Effect::Count(Counter::StoreError(StoreOp::Cancel)));
+        return;
+    }
+    out.push(Effect::Count(Counter::StoreError(StoreOp::Transition)));
+    out.push(Effect::Count(Counter::Compensation(
+        run.attempt.route_index(),
+    )));
+    let operation = run.attempt.operation;
+    out.push(Effect::Log(
+        Level::Error,
+        format!(
+            "compensation: operation {operation} ran, its record could not be written ({}); the \
+             write waits in the backlog",
+            reply.name()
+        ),
+    ));
+}
+
+/// What a write was for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    status: Status,
+    cause: Option<Cause>,
+}
+
+impl Aim {
+    fn of(target: &Target) -> Self {
+        let cause = match target {
+            Target::Unknown { evidence } if evidence.details == UPSTREAM_STATUS => {
+                Some(Cause::Status)
+            }
+            Target::Unknown { evidence } => Some(Cause::of(&evidence.details)),
+            _ => None,
+        };
+        Self {
+            status: target.status(),
+            cause,
+        }
+    }
+}

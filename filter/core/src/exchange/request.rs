@@ -1,0 +1,336 @@
+//! From headers and body to an attempt that may claim, or to a refusal.
+
+use super::metadata::RouteMetadata;
+use super::refusal::Refusal;
+use super::understand::Understood;
+use super::{CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, Moment, Phase};
+use crate::http::{Headers, media_type};
+use crate::key::{self, KeyError};
+use crate::metrics::{Bypass, Counter};
+use crate::plan::{BodyMode, Mode, Plan};
+use crate::reply::Code;
+use crate::route::{self, RouteQuery, Selection};
+use crate::tenant::{self, Facts};
+use crate::trusted::{self, Verification};
+
+/// In `observe` mode a body is held back at most this far: the host's own limit (Envoy: 1 MiB by
+/// default) would answer 413, and observing must change nothing.
+const OBSERVED_BODY: u64 = 256 << 10;
+
+/// What to do once the headers are read.
+enum Verdict {
+    Pass(Option<Counter>),
+    Refuse(Option<Chosen>, Refusal),
+    Gather(Box<Gather>),
+    Evaluate(Box<Gather>),
+}
+
+impl Exchange {
+    /// The request's headers. `end`: there is no body.
+    pub fn on_request_headers(
+        &mut self,
+        headers: Headers,
+        end: bool,
+        facts: &dyn Facts,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        self.attempt_id = headers
+            .first("x-request-id")
+            .map(attempt_id)
+            .unwrap_or_default();
+        self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
+        let metadata = RouteMetadata::read(facts);
+        let envoy_route = facts
+            .property(&["xds", "route_name"])
+            .and_then(|name| String::from_utf8(name).ok())
+            .filter(|name| !name.is_empty());
+        if self.signed(&headers, now) {
+            out.push(Effect::Count(Counter::Bypass(Bypass::Signed)));
+            out.push(Effect::Show(Field::Outcome, "signed".to_owned()));
+            self.phase = Phase::Pass;
+            return;
+        }
+        if !self.plays_any_part(&metadata) {
+            self.phase = Phase::Pass;
+            return;
+        }
+        strip_forged(&headers, out);
+        match self.judge_headers(headers, end, metadata, envoy_route, facts, now) {
+            Verdict::Pass(counter) => {
+                out.extend(counter.map(Effect::Count));
+                self.phase = Phase::Pass;
+            }
+            Verdict::Refuse(chosen, refusal) => self.refuse(chosen, None, refusal, now, out),
+            Verdict::Gather(gather) => self.phase = Phase::Gather(gather),
+            Verdict::Evaluate(gather) => self.evaluate(*gather, Vec::new(), now, out),
+        }
+    }
+
+    /// How much of the body the host holds so far, octets: for limits while it still comes.
+    pub fn on_request_progress(&mut self, held: u64, now: Moment, out: &mut Vec<Effect>) {
+        let Phase::Gather(gather) = &self.phase else {
+            return;
+        };
+        let (chosen, limit) = self.body_limit(gather);
+        if held <= limit {
+            return;
+        }
+        self.take_gather();
+        self.refuse(chosen, None, Refusal::too_large(limit), now, out);
+    }
+
+    /// The whole body, once it is complete.
+    pub fn on_request_body(&mut self, body: Vec<u8>, now: Moment, out: &mut Vec<Effect>) {
+        if let Some(gather) = self.take_gather() {
+            self.evaluate(*gather, body, now, out);
+        }
+    }
+
+    /// The body does not come although the client sends it: the host holds body callbacks back
+    /// while headers are held. Only a setting of the host helps.
+    pub fn on_body_withheld(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        if let Some(gather) = self.take_gather() {
+            out.push(Effect::Log(
+                Level::Error,
+                "no body callback while the headers are held: set \
+                 allow_on_headers_stop_iteration: true in the plugin's configuration"
+                    .to_owned(),
+            ));
+            let refusal = Refusal::because(Code::Misconfigured, "body_withheld");
+            self.refuse(gather.route, None, refusal, now, out);
+        }
+    }
+
+    fn take_gather(&mut self) -> Option<Box<Gather>> {
+        match std::mem::take(&mut self.phase) {
+            Phase::Gather(gather) => Some(gather),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// A valid signature of this namespace: another idempo, or an earlier pass, holds the claim.
+    fn signed(&self, headers: &Headers, now: Moment) -> bool {
+        self.policy.signer.as_ref().is_some_and(|signer| {
+            let verification = signer.verify(
+                headers,
+                headers.method(),
+                headers.path_and_query(),
+                now.wall_ms() / 1000,
+            );
+            verification == Verification::Valid
+        })
+    }
+
+    /// `off` everywhere is the kill switch: nothing at all is done.
+    fn plays_any_part(&self, metadata: &RouteMetadata) -> bool {
+        let plan = &self.policy.plan;
+        let on = |mode: Mode| mode != Mode::Off;
+        metadata.mode.map_or_else(
+            || on(plan.mode) || plan.routes.iter().any(|r| r.mode.is_some_and(on)),
+            on,
+        )
+    }
+
+    fn body_limit(&self, gather: &Gather) -> (Option<Chosen>, u64) {
+        let widest = || {
+            self.policy
+                .plan
+                .routes
+                .iter()
+                .map(|r| r.fingerprint.max_body)
+                .max()
+        };
+        let rule = gather
+            .route
+            .and_then(|c| self.route(c.index))
+            .map(|r| r.fingerprint.max_body);
+        let limit = rule.or_else(widest).unwrap_or(0);
+        match gather.route {
+            Some(chosen) if chosen.mode == Mode::Observe => {
+                (Some(chosen), limit.min(OBSERVED_BODY))
+            }
+            chosen => (chosen, limit),
+        }
+    }
+
+    fn judge_headers(
+        &self,
+        headers: Headers,
+        end: bool,
+        metadata: RouteMetadata,
+        envoy_route: Option<String>,
+        facts: &dyn Facts,
+        now: Moment,
+    ) -> Verdict {
+        if route::passes_untouched(&headers) {
+            return Verdict::Pass(Some(Counter::Bypass(Bypass::Protocol)));
+        }
+        if let Some(member) = metadata.odd {
+            return Verdict::Refuse(None, Refusal::because(Code::Misconfigured, member));
+        }
+        let plan = &self.policy.plan;
+        let safe = route::is_safe_method(headers.method());
+        let query = RouteQuery {
+            headers: &headers,
+            envoy_route_name: envoy_route.as_deref(),
+            body: None,
+        };
+        if route::hidden_write(plan, &query).is_some() {
+            return Verdict::Refuse(None, Refusal::new(Code::MethodOverride));
+        }
+        if metadata.requires == Some(false) {
+            return Verdict::Pass((!safe).then_some(Counter::Bypass(Bypass::RouteOptOut)));
+        }
+        let requires_key = metadata.requires == Some(true);
+        let selection = match &metadata.route {
+            Some(_) if safe => Selection::None,
+            Some(name) => match route::by_metadata(plan, name) {
+                Some(index) => Selection::Route(index),
+                None => {
+                    let refusal = Refusal::because(Code::Misconfigured, "unknown_rule");
+                    return Verdict::Refuse(None, refusal);
+                }
+            },
+            None => route::select(plan, &query),
+        };
+        let mut gather = Gather {
+            headers,
+            route: None,
+            envoy_route,
+            mode: metadata.mode,
+            requires_key,
+            facts: CallerFacts::default(),
+            started_us: now.wall_us,
+        };
+        match selection {
+            Selection::None if safe => Verdict::Pass(None),
+            Selection::None if requires_key => {
+                Verdict::Refuse(None, Refusal::because(Code::Misconfigured, "no_rule"))
+            }
+            Selection::None => Verdict::Pass(Some(Counter::UnmatchedWrite)),
+            Selection::Unnormalisable(_) => {
+                Verdict::Refuse(None, Refusal::new(Code::PathAmbiguous))
+            }
+            Selection::NeedsBody => {
+                gather.read_facts(plan, facts);
+                if end {
+                    Verdict::Evaluate(Box::new(gather))
+                } else {
+                    Verdict::Gather(Box::new(gather))
+                }
+            }
+            Selection::Route(index) => {
+                gather.read_facts(plan, facts);
+                self.judge_route(gather, index, end)
+            }
+        }
+    }
+
+    pub(super) fn choose(&self, index: usize, metadata: Option<Mode>) -> Chosen {
+        let rule = self.route(index).and_then(|r| r.mode);
+        Chosen {
+            index,
+            mode: metadata.or(rule).unwrap_or(self.policy.plan.mode),
+        }
+    }
+
+    /// What can be refused from the headers of a request whose rule is known, so that no body need
+    /// be held for it.
+    fn judge_route(&self, mut gather: Gather, index: usize, end: bool) -> Verdict {
+        let chosen = self.choose(index, gather.mode);
+        let Some(rule) = self.route(index) else {
+            return Verdict::Pass(None);
+        };
+        if chosen.mode == Mode::Off {
+            return Verdict::Pass(None);
+        }
+        gather.route = Some(chosen);
+        let json = is_json(&gather.headers);
+        let header = match key::from_headers(&rule.key, &gather.headers) {
+            Ok(header) => header,
+            Err(error) => return Verdict::Refuse(Some(chosen), error.into()),
+        };
+        let body_may_have_key = !end && json && rule.key.body_field.is_some();
+        if header.is_none() && !body_may_have_key {
+            if rule.key.required || gather.requires_key {
+                return Verdict::Refuse(Some(chosen), KeyError::Missing.into());
+            }
+            return Verdict::Pass(Some(Counter::Bypass(Bypass::NoKey)));
+        }
+        if let Some(Err(error)) = &gather.facts.tenant {
+            return Verdict::Refuse(Some(chosen), error.into());
+        }
+        let reads_body = !matches!(
+            rule.fingerprint.body,
+            BodyMode::None | BodyMode::ContentDigest
+        ) || body_may_have_key;
+        if end || !reads_body {
+            return Verdict::Evaluate(Box::new(gather));
+        }
+        let (_, limit) = self.body_limit(&gather);
+        let declared = gather
+            .headers
+            .first_str("content-length")
+            .and_then(|v| v.parse::<u64>().ok());
+        if declared.is_some_and(|length| length > limit) {
+            return Verdict::Refuse(Some(chosen), Refusal::too_large(limit));
+        }
+        Verdict::Gather(Box::new(gather))
+    }
+
+    /// The request is complete: to an attempt, and to its first question to the store.
+    fn evaluate(&mut self, gather: Gather, body: Vec<u8>, now: Moment, out: &mut Vec<Effect>) {
+        match self.understand(gather, body, now) {
+            Understood::Attempt(attempt) => self.ask_first(attempt, now, out),
+            Understood::Pass(counter) => {
+                out.extend(counter.map(Effect::Count));
+                self.phase = Phase::Pass;
+            }
+            Understood::Refuse(chosen, refusal) => self.refuse(chosen, None, refusal, now, out),
+        }
+    }
+}
+
+/// Forged copies of what only the filter may say never reach an upstream, matched or not.
+fn strip_forged(headers: &Headers, out: &mut Vec<Effect>) {
+    let mut edits: Vec<Edit> = Vec::new();
+    for (name, _) in headers.lines() {
+        let edit = Edit::Remove(name.clone());
+        if (trusted::is_derived(name) || trusted::is_marker(name)) && !edits.contains(&edit) {
+            edits.push(edit);
+        }
+    }
+    if !edits.is_empty() {
+        out.push(Effect::Request(edits));
+    }
+}
+
+impl Gather {
+    fn read_facts(&mut self, plan: &Plan, facts: &dyn Facts) {
+        self.facts.tenant = Some(tenant::resolve(&plan.tenant, &self.headers, facts));
+        self.facts.principal = plan
+            .principal
+            .as_ref()
+            .map(|source| tenant::principal(source, &self.headers, facts));
+    }
+}
+
+/// The trace id as it may be stored, logged and sent back: visible ASCII, bounded.
+fn attempt_id(value: &[u8]) -> String {
+    value
+        .iter()
+        .filter(|b| b.is_ascii_graphic())
+        .take(64)
+        .map(|b| char::from(*b))
+        .collect()
+}
+
+/// Whether the request says that its body is JSON.
+pub(super) fn is_json(headers: &Headers) -> bool {
+    let media = media_type(headers.first("content-type"));
+    media == "application/json" || media.ends_with("+json")
+}

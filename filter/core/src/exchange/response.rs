@@ -1,0 +1,522 @@
+//! The upstream's answer: what it means, what is recorded, and when the client may have it.
+
+use super::failure::{self, Sent};
+use super::{Edit, Effect, Exchange, Held, Level, Moment, Phase, Recording, Run};
+use crate::envelope::{self, Envelope, UpstreamPolicy};
+use crate::http::{Headers, Line};
+use crate::metrics::{Counter, Histogram};
+use crate::plan::{Class, ClassRule, Mode, Route};
+use crate::record::{Evidence, Outcome, Replayable, Status, bounded};
+use crate::store::{Action, Target};
+use crate::trusted::{self, Markers};
+
+/// An answer up to this size is held from its headers until it is recorded, octets (design §8).
+const HOLD_MAX: u64 = 64 << 10;
+
+/// Evidence that is the upstream's own status.
+pub(super) const UPSTREAM_STATUS: &str = "upstream_status";
+
+/// What the host knows of a response beside its headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// `response.code_details`.
+    pub details: String,
+    /// `upstream.request_attempt_count`; `None` where the host could not tell.
+    pub attempts: Option<u64>,
+    /// Whether this host goes on with body callbacks while response headers are held.
+    pub can_hold: bool,
+}
+
+/// What an answer means for the operation.
+enum Meaning {
+    Record { accepted: bool, replay: Replayable },
+    Release,
+    Unknown,
+}
+
+impl Exchange {
+    /// The response's headers. `end`: there is no body.
+    pub fn on_response_headers(
+        &mut self,
+        headers: &Headers,
+        end: bool,
+        origin: &Origin,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        match std::mem::take(&mut self.phase) {
+            Phase::Run(run) => self.on_first_answer(run, headers, end, origin, now, out),
+            other => {
+                if self.bypassed && matches!(other, Phase::Pass) {
+                    let facts = Markers {
+                        status: "bypassed",
+                        ..Markers::default()
+                    };
+                    out.push(Effect::Response(mark(headers, trusted::markers(&facts))));
+                }
+                self.phase = other;
+            }
+        }
+    }
+
+    fn on_first_answer(
+        &mut self,
+        run: Box<Run>,
+        headers: &Headers,
+        end: bool,
+        origin: &Origin,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(rule) = self.route(run.attempt.route) else {
+            return;
+        };
+        let status = headers
+            .first_str(":status")
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(0);
+        out.push(Effect::Time(
+            Histogram::UpstreamUs,
+            now.wall_us.saturating_sub(run.sent_us),
+        ));
+        if origin.details != failure::VIA_UPSTREAM {
+            return match failure::judge(&origin.details, origin.attempts) {
+                Sent::No => self.release(run, headers, now, out),
+                Sent::Maybe => {
+                    let evidence = Evidence {
+                        status: Some(status),
+                        ..Evidence::named(&origin.details)
+                    };
+                    self.unknown(run, headers, evidence, now, out);
+                }
+            };
+        }
+        let reading = envelope::upstream_policy(headers);
+        if reading.odd {
+            out.push(Effect::Count(Counter::OddPolicy));
+        }
+        match meaning(rule, status, reading.policy, origin.attempts) {
+            Meaning::Release => self.release(run, headers, now, out),
+            Meaning::Unknown => {
+                let evidence = Evidence {
+                    status: Some(status),
+                    ..Evidence::named(UPSTREAM_STATUS)
+                };
+                self.unknown(run, headers, evidence, now, out);
+            }
+            Meaning::Record { accepted, replay } => {
+                let recording = start(rule, &run, headers, status, accepted, replay, end, origin);
+                self.record(run, recording, headers, end, now, out);
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        run: Box<Run>,
+        recording: Recording,
+        headers: &Headers,
+        end: bool,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let enforce = run.attempt.mode == Mode::Enforce;
+        if enforce && (end || recording.hold) {
+            // The markers come with the record: nothing has left yet.
+            self.sent_markers = false;
+        } else if enforce {
+            let facts = Markers {
+                status: Status::Pending.as_str(),
+                operation: Some(&run.attempt.operation),
+                ..Markers::default()
+            };
+            let mut lines = trusted::markers(&facts);
+            lines.extend(self.memory_marker(&run.attempt, now));
+            out.push(Effect::Response(mark(headers, lines)));
+            self.sent_markers = true;
+        } else {
+            self.sent_markers = true;
+        }
+        self.stale_markers = present_markers(headers);
+        if end {
+            return self.finish(run, recording, now, out);
+        }
+        self.phase = Phase::Record(run, Box::new(recording));
+    }
+
+    /// A piece of the answer's body; the whole of it where the response is held. `end`: there is no
+    /// more, trailers included.
+    pub fn on_response_body(
+        &mut self,
+        chunk: &[u8],
+        end: bool,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) else {
+            return;
+        };
+        recording.take(chunk, self.route(run.attempt.route));
+        // A client closes when it has counted its bytes: the chunk that completes the declared
+        // length is the end, whatever the host still sends.
+        if end
+            || recording
+                .declared
+                .is_some_and(|length| recording.seen >= length)
+        {
+            return self.finish(run, *recording, now, out);
+        }
+        self.phase = Phase::Record(run, recording);
+    }
+
+    /// The answer ends with trailers.
+    pub fn on_response_trailers(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        if let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) {
+            recording.drop_body(Replayable::Trailers);
+            self.finish(run, *recording, now, out);
+        }
+    }
+
+    /// Whether the whole of the held answer is there once `held` octets are.
+    #[must_use]
+    pub fn held_is_whole(&self, held: u64) -> bool {
+        match &self.phase {
+            Phase::Record(_, recording) => recording.declared.is_some_and(|length| held >= length),
+            _ => false,
+        }
+    }
+
+    /// Octets of answer that this exchange keeps in memory.
+    #[must_use]
+    pub fn recorded_octets(&self) -> u64 {
+        match &self.phase {
+            Phase::Record(_, recording) => recording.body.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The worker's recording memory is used up: the answer is remembered, but not kept (rule 7).
+    pub fn on_memory_short(&mut self) {
+        if let Phase::Record(_, recording) = &mut self.phase {
+            recording.drop_body(Replayable::RecordingMemory);
+        }
+    }
+
+    /// The answer is whole: write it down.
+    fn finish(
+        &mut self,
+        mut run: Box<Run>,
+        recording: Recording,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let length = recording.seen;
+        let accepted = recording.accepted;
+        let (outcome, blob) = recording.outcome(length, now);
+        if !self.sent_markers && run.attempt.mode == Mode::Enforce {
+            let (expires, status) = self.promise(&run, accepted, now);
+            let facts = Markers {
+                replayed: false,
+                status,
+                operation: Some(&run.attempt.operation),
+                result: Some(&outcome.result),
+                expires_unix_ms: Some(expires),
+                first_response_unix_ms: None,
+            };
+            let mut lines = trusted::markers(&facts);
+            lines.extend(self.memory_marker(&run.attempt, now));
+            let mut edits: Vec<Edit> = std::mem::take(&mut self.stale_markers)
+                .into_iter()
+                .map(Edit::Remove)
+                .collect();
+            edits.extend(
+                lines
+                    .into_iter()
+                    .map(|(name, value)| Edit::Set(name, value)),
+            );
+            out.push(Effect::Response(edits));
+        }
+        let deadline_ms = self
+            .route(run.attempt.route)
+            .map_or(0, |r| r.accepted_deadline_ms);
+        let target = if accepted {
+            Target::Accepted {
+                outcome,
+                deadline_ms,
+                blob,
+            }
+        } else {
+            Target::Completed { outcome, blob }
+        };
+        let action = run.transition(target);
+        out.push(run.attempt.op(action));
+        self.phase = Phase::Settle(run, Held::Response);
+    }
+
+    /// End of the replay window and state, as the record will have them.
+    fn promise(&self, run: &Run, accepted: bool, now: Moment) -> (u64, &'static str) {
+        let rule = self.route(run.attempt.route);
+        let window = run.claim.windows.replay_ms;
+        if accepted {
+            let deadline = rule.map_or(0, |r| r.accepted_deadline_ms);
+            (
+                now.wall_ms().saturating_add(deadline),
+                Status::Accepted.as_str(),
+            )
+        } else {
+            (
+                now.wall_ms().saturating_add(window),
+                Status::Completed.as_str(),
+            )
+        }
+    }
+
+    /// Nothing was done: the operation may be tried again.
+    fn release(&mut self, run: Box<Run>, headers: &Headers, now: Moment, out: &mut Vec<Effect>) {
+        self.mark_response(&run, headers, "released", now, out);
+        out.push(run.attempt.op(Action::Cancel {
+            owner: run.attempt.owner,
+        }));
+        self.phase = Phase::Settle(run, Held::Response);
+    }
+
+    /// Nobody knows: the client gets what there is, and the truth in a header.
+    fn unknown(
+        &mut self,
+        mut run: Box<Run>,
+        headers: &Headers,
+        evidence: Evidence,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        self.mark_response(&run, headers, Status::Unknown.as_str(), now, out);
+        let action = run.transition(Target::Unknown { evidence });
+        out.push(run.attempt.op(action));
+        self.phase = Phase::Settle(run, Held::Response);
+    }
+
+    fn mark_response(
+        &self,
+        run: &Run,
+        headers: &Headers,
+        status: &str,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        if run.attempt.mode != Mode::Enforce {
+            return;
+        }
+        let operation = Some(&run.attempt.operation);
+        let mut lines = trusted::markers(&Markers {
+            status,
+            operation,
+            ..Markers::default()
+        });
+        lines.extend(self.memory_marker(&run.attempt, now));
+        out.push(Effect::Response(mark(headers, lines)));
+    }
+
+    /// A held answer grew beyond what may be held, or the host cannot hold: let it pass as it comes.
+    pub fn on_hold_refused(&mut self, out: &mut Vec<Effect>) {
+        if let Phase::Record(_, recording) = &mut self.phase
+            && recording.hold
+        {
+            recording.hold = false;
+            out.push(Effect::Log(
+                Level::Warn,
+                "an answer could not be held".to_owned(),
+            ));
+        }
+    }
+}
+
+/// Lines that the filter adds, and the upstream's copies of them removed.
+fn mark(headers: &Headers, lines: Vec<Line>) -> Vec<Edit> {
+    let mut edits: Vec<Edit> = present_markers(headers)
+        .into_iter()
+        .map(Edit::Remove)
+        .collect();
+    edits.extend(
+        lines
+            .into_iter()
+            .map(|(name, value)| Edit::Set(name, value)),
+    );
+    edits
+}
+
+/// Names in the upstream's answer that only the filter may say.
+fn present_markers(headers: &Headers) -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for (name, _) in headers.lines() {
+        if trusted::is_marker(name) && !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+fn meaning(
+    rule: &Route,
+    status: u16,
+    policy: Option<UpstreamPolicy>,
+    attempts: Option<u64>,
+) -> Meaning {
+    let class = class_of(&rule.record.classes, status);
+    match (policy, class) {
+        (Some(UpstreamPolicy::NotStarted), _) | (None, Class::Release) => {
+            // The router may have sent it before: then this answer speaks for one try only.
+            if attempts.is_some_and(|n| n <= 1) {
+                Meaning::Release
+            } else {
+                Meaning::Unknown
+            }
+        }
+        (Some(UpstreamPolicy::NoStore), Class::Record | Class::Accepted) => Meaning::Record {
+            accepted: class == Class::Accepted,
+            replay: Replayable::NoStore,
+        },
+        (Some(UpstreamPolicy::Store), Class::Accepted) | (None, Class::Accepted) => {
+            Meaning::Record {
+                accepted: true,
+                replay: Replayable::Yes,
+            }
+        }
+        (Some(UpstreamPolicy::Store), _) | (None, Class::Record) => Meaning::Record {
+            accepted: false,
+            replay: Replayable::Yes,
+        },
+        (Some(UpstreamPolicy::NoStore), Class::Release) => {
+            if attempts.is_some_and(|n| n <= 1) {
+                Meaning::Release
+            } else {
+                Meaning::Unknown
+            }
+        }
+        (Some(UpstreamPolicy::NoStore) | None, Class::Unknown) => Meaning::Unknown,
+    }
+}
+
+fn class_of(classes: &[ClassRule], status: u16) -> Class {
+    classes
+        .iter()
+        .find(|c| (c.from..=c.to).contains(&status))
+        .map_or(Class::Unknown, |c| c.class)
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call, and a struct for it would say less"
+)]
+fn start(
+    rule: &Route,
+    run: &Run,
+    headers: &Headers,
+    status: u16,
+    accepted: bool,
+    replay: Replayable,
+    end: bool,
+    origin: &Origin,
+) -> Recording {
+    let declared = headers
+        .first_str("content-length")
+        .and_then(|v| v.parse::<u64>().ok());
+    // A HEAD answer or a 304 declares a length that never comes.
+    let declared = declared.filter(|_| !end);
+    let enforce = run.attempt.mode == Mode::Enforce;
+    let hold = enforce
+        && !end
+        && origin.can_hold
+        && declared.is_some_and(|length| length > 0 && length <= HOLD_MAX);
+    let mut recording = Recording {
+        status,
+        kept: envelope::recordable(&rule.record, headers),
+        body: Vec::new(),
+        seen: 0,
+        declared,
+        replay: if enforce {
+            replay
+        } else {
+            Replayable::Observed
+        },
+        accepted,
+        hold,
+        digest: blake3::Hasher::new_derive_key("idempo 2026 unkept answer v1"),
+    };
+    if declared.is_some_and(|length| length > rule.replay.max_inline_body) {
+        recording.drop_body(Replayable::TooLarge);
+    }
+    recording
+}
+
+impl Recording {
+    fn take(&mut self, chunk: &[u8], rule: Option<&Route>) {
+        self.seen = self.seen.saturating_add(chunk.len() as u64);
+        if self.replay == Replayable::Yes
+            && rule.is_none_or(|r| self.seen > r.replay.max_inline_body)
+        {
+            self.drop_body(Replayable::TooLarge);
+        }
+        if self.replay == Replayable::Yes {
+            self.body.extend_from_slice(chunk);
+        } else {
+            self.digest.update(chunk);
+        }
+    }
+
+    /// The body is not kept any further: its digest still is.
+    fn drop_body(&mut self, why: Replayable) {
+        if self.replay == Replayable::Yes {
+            self.replay = why;
+            self.digest.update(&std::mem::take(&mut self.body));
+        }
+    }
+
+    /// The outcome, and the encoded answer where it is kept.
+    pub(super) fn outcome(mut self, length: u64, now: Moment) -> (Outcome, Option<Vec<u8>>) {
+        let kept = self.replay == Replayable::Yes;
+        let envelope = Envelope {
+            status: self.status,
+            headers: std::mem::take(&mut self.kept),
+            body: std::mem::take(&mut self.body),
+        };
+        let result = if kept {
+            envelope::result_digest(&envelope)
+        } else {
+            let head = envelope::result_digest(&envelope);
+            *self.digest.update(&head).finalize().as_bytes()
+        };
+        let outcome = Outcome {
+            status: self.status,
+            result,
+            body_length: length,
+            wall_first_response: now.wall_ms(),
+            replay: self.replay,
+        };
+        (outcome, kept.then(|| envelope::encode(&envelope)))
+    }
+
+    /// The answer broke off.
+    pub(super) fn cut(&mut self) {
+        self.drop_body(Replayable::Cut);
+        if self.replay == Replayable::Observed {
+            self.replay = Replayable::Cut;
+        }
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.seen
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        self.accepted
+    }
+}
+
+/// Response code details as evidence: Envoy's own text, bounded.
+pub(super) fn evidence_of(details: &str) -> Evidence {
+    Evidence {
+        status: None,
+        details: bounded(details, 96),
+        result: None,
+    }
+}

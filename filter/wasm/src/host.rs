@@ -1,0 +1,176 @@
+//! What the filter asks of its host, in the core's own terms. Every call returns a value or says
+//! why not; none can panic.
+
+use crate::abi;
+use idempo_core::exchange::{Edit, Field, Level};
+use idempo_core::http::Headers;
+use idempo_core::pairs;
+use idempo_core::reply::LocalReply;
+use idempo_core::store::table::{HostError, SharedData};
+use idempo_core::tenant::Facts;
+
+/// Header maps of a stream.
+#[derive(Clone, Copy)]
+pub(crate) enum Map {
+    Request = 0,
+    Response = 2,
+}
+
+/// Body buffers of a stream, and the plugin's configuration.
+#[derive(Clone, Copy)]
+pub(crate) enum Buffer {
+    Request = 0,
+    Response = 1,
+    PluginConfiguration = 7,
+}
+
+/// Directions of a stream.
+#[derive(Clone, Copy)]
+pub(crate) enum Direction {
+    Request = 0,
+    Response = 1,
+}
+
+pub(crate) fn log(level: Level, message: &str) {
+    let level = match level {
+        Level::Info => 2,
+        Level::Warn => 3,
+        Level::Error => 4,
+    };
+    abi::log(level, &format!("idempo: {message}"));
+}
+
+/// Unix microseconds; 0 where the host has no clock.
+pub(crate) fn now_us() -> u64 {
+    abi::now_ns().unwrap_or(0) / 1000
+}
+
+pub(crate) fn headers(map: Map) -> Option<Headers> {
+    pairs::read(&abi::header_map(map as u32).ok()??)
+}
+
+pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
+    for edit in edits {
+        let done = match edit {
+            Edit::Remove(name) => abi::remove_header(map as u32, name),
+            Edit::Set(name, value) => abi::replace_header(map as u32, name, value),
+        };
+        if let Err(status) = done {
+            log(
+                Level::Error,
+                &format!("the host refused a header change (status {status})"),
+            );
+        }
+    }
+}
+
+/// The calls that follow are for that stream. `false`: the host knows it no more.
+pub(crate) fn enter(stream: u32) -> bool {
+    abi::set_effective_context(stream).is_ok()
+}
+
+pub(crate) fn set_tick_ms(period: u32) {
+    if let Err(status) = abi::set_tick_ms(period) {
+        log(
+            Level::Error,
+            &format!("no ticks on this host (status {status})"),
+        );
+    }
+}
+
+/// A whole buffer, up to `size` octets.
+pub(crate) fn buffer(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
+    if size == 0 {
+        return Some(Vec::new());
+    }
+    match abi::buffer(buffer as u32, 0, size) {
+        Ok(bytes) => Some(bytes.unwrap_or_default()),
+        Err(_) => None,
+    }
+}
+
+pub(crate) fn resume(direction: Direction) {
+    if let Err(status) = abi::continue_stream(direction as u32) {
+        log(
+            Level::Warn,
+            &format!("a stream could not be resumed (status {status})"),
+        );
+    }
+}
+
+/// Sends the filter's own answer. The host takes it once per stream.
+pub(crate) fn reply(reply: &LocalReply) {
+    let headers = pairs::write(&reply.headers);
+    let sent = abi::send_local_response(u32::from(reply.status), "idempo", &reply.body, &headers);
+    if let Err(status) = sent {
+        log(
+            Level::Error,
+            &format!("a local reply was refused (status {status})"),
+        );
+    }
+}
+
+pub(crate) fn show(field: Field, value: &str) {
+    let _ = abi::set_property(field.name().as_bytes(), value.as_bytes());
+}
+
+/// Host properties of the stream in whose context the call is made.
+pub(crate) struct Properties;
+
+impl Facts for Properties {
+    fn property(&self, path: &[&str]) -> Option<Vec<u8>> {
+        property(path)
+    }
+}
+
+pub(crate) fn property(path: &[&str]) -> Option<Vec<u8>> {
+    abi::property(path.join("\0").as_bytes()).ok().flatten()
+}
+
+pub(crate) fn text_property(path: &[&str]) -> Option<String> {
+    String::from_utf8(property(path)?).ok()
+}
+
+/// An integer property: eight octets, little endian.
+pub(crate) fn number_property(path: &[&str]) -> Option<u64> {
+    Some(u64::from_le_bytes(property(path)?.try_into().ok()?))
+}
+
+/// An environment variable that the VM was given.
+pub(crate) fn environment_variable(name: &str) -> Option<Vec<u8>> {
+    abi::environment().split(|b| *b == 0).find_map(|entry| {
+        let (key, value) = entry.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b"=")?;
+        (key == name.as_bytes()).then(|| value.to_vec())
+    })
+}
+
+/// The host's shared data.
+///
+/// Envoy creates a key that is not there whatever number is passed, and refuses another number than
+/// the key's own. So a number that no key ever has creates only where there is nothing.
+pub(crate) struct HostSharedData;
+
+const NO_KEY_HAS_IT: u32 = u32::MAX;
+
+impl SharedData for HostSharedData {
+    fn get(&mut self, key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
+        abi::shared_data(key).map_err(|status| failed("get", status))
+    }
+
+    fn create(&mut self, key: &str, value: &[u8]) -> Result<bool, HostError> {
+        abi::set_shared_data(key, value, NO_KEY_HAS_IT).map_err(|status| failed("create", status))
+    }
+
+    fn replace(&mut self, key: &str, value: &[u8], cas: u32) -> Result<bool, HostError> {
+        if cas == 0 {
+            // For the host 0 means "whatever is there": never.
+            return Ok(false);
+        }
+        abi::set_shared_data(key, value, cas).map_err(|status| failed("replace", status))
+    }
+}
+
+fn failed(what: &str, status: u32) -> HostError {
+    HostError(format!("shared data: {what} failed with status {status}"))
+}

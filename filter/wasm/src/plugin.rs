@@ -1,0 +1,220 @@
+//! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
+
+use crate::host::{self, Buffer};
+use crate::metrics::Metrics;
+use crate::stream::{Stream, StreamContext};
+use crate::vm::Vm;
+use idempo_core::config;
+use idempo_core::exchange::{Level, Policy};
+use idempo_core::metrics::{Cause, Counter, Gauge};
+use idempo_core::plan::{Plan, Signing, Store};
+use idempo_core::trusted::{Secret, Signer};
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::ContextType;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// Ticks per second are ten: waiters time out, leases are renewed, the clock moves on.
+const TICK_MS: u32 = 100;
+
+/// A configured plugin, shared with its streams.
+pub(crate) struct Plugin {
+    policy: Arc<Policy>,
+    metrics: Metrics,
+    vm: Rc<Vm>,
+    /// Streams that want ticks.
+    watched: RefCell<HashMap<u32, Weak<RefCell<Stream>>>>,
+}
+
+impl Plugin {
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy)
+    }
+
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn vm(&self) -> &Vm {
+        &self.vm
+    }
+
+    pub(crate) fn watch(&self, id: u32, stream: Weak<RefCell<Stream>>) {
+        self.watched.borrow_mut().insert(id, stream);
+    }
+
+    pub(crate) fn forget(&self, id: u32) {
+        self.watched.borrow_mut().remove(&id);
+    }
+
+    fn tick(&self) {
+        self.vm.advance_clock();
+        // A stream may leave the map while it is visited.
+        let streams: Vec<_> = self
+            .watched
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for stream in streams {
+            stream.borrow_mut().tick();
+        }
+        let now = self.vm.now();
+        let backlog = self.vm.work_off(now);
+        self.metrics.gauge(Gauge::WriteBacklog, backlog as u64);
+        if let Some(report) = self.vm.sweep(now) {
+            self.report(&report);
+        }
+    }
+
+    fn report(&self, report: &crate::vm::Swept) {
+        for (operation, record) in &report.transitions {
+            let route = self
+                .policy
+                .plan
+                .routes
+                .iter()
+                .position(|r| r.id == record.route);
+            let index = route
+                .and_then(|r| u16::try_from(r).ok())
+                .unwrap_or(u16::MAX);
+            self.metrics
+                .count(&self.policy.plan, Counter::Unknown(index, Cause::LeaseOver));
+            host::log(
+                Level::Warn,
+                &format!(
+                    "operation {operation} of route {} is unknown: its owner was silent for a lease",
+                    record.route
+                ),
+            );
+        }
+        if let Some(pass) = report.pass {
+            self.metrics.gauge(Gauge::UnknownOpen, pass.open_unknown);
+            self.metrics
+                .gauge(Gauge::StoreUsedRatio, pass.used_permille);
+        }
+    }
+}
+
+/// The SDK's handle on a plugin.
+#[derive(Default)]
+pub(crate) struct PluginContext {
+    plugin: Option<Rc<Plugin>>,
+    queue_registered: Cell<bool>,
+}
+
+impl PluginContext {
+    /// Reads the configuration and opens the store.
+    ///
+    /// # Errors
+    /// What to write in the log; the host then refuses the configuration.
+    fn configure(&mut self, size: usize) -> Result<(), String> {
+        let bytes = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
+        let plan = config::parse(&bytes)
+            .map_err(|errors| format!("the configuration is refused:\n{errors}"))?;
+        let signer = plan
+            .signing
+            .as_ref()
+            .map(|s| signer(s, &plan))
+            .transpose()?;
+        let vm = Vm::current();
+        let remembers_since = match &plan.store {
+            Store::SharedData(store) => Some(vm.open(store)?),
+        };
+        let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();
+        let metrics = Metrics::default();
+        metrics.build_info();
+        metrics.gauge(Gauge::StoreReady, 1);
+        if let Some(since) = remembers_since {
+            metrics.gauge(Gauge::StoreSince, since / 1000);
+            host::log(
+                Level::Info,
+                "the shared_data store forgets when this Envoy restarts: an operation from before \
+                 a restart would run again",
+            );
+        }
+        let policy = Arc::new(Policy {
+            plan,
+            signer,
+            proxy,
+            remembers_since,
+        });
+        self.plugin = Some(Rc::new(Plugin {
+            policy,
+            metrics,
+            vm,
+            watched: RefCell::default(),
+        }));
+        host::set_tick_ms(TICK_MS);
+        Ok(())
+    }
+
+    /// Not at configuration: a VM that is only tried out must leave nothing behind.
+    fn register_queue_once(&self) {
+        if let Some(plugin) = &self.plugin
+            && !self.queue_registered.replace(true)
+        {
+            plugin.vm.register_queue();
+        }
+    }
+}
+
+fn signer(signing: &Signing, plan: &Plan) -> Result<Signer, String> {
+    let read = |name: &str| {
+        let value = host::environment_variable(name).ok_or_else(|| {
+            format!(
+                "signing: the environment variable {name} is not set, or not passed to the filter; \
+                 name it in vm_config.environment_variables.host_env_keys"
+            )
+        })?;
+        Secret::new(value).map_err(|error| format!("signing: {name}: {error}"))
+    };
+    Ok(Signer {
+        active: read(&signing.active_env)?,
+        previous: signing.previous_env.as_deref().map(read).transpose()?,
+        namespace: plan.namespace.clone(),
+    })
+}
+
+impl Context for PluginContext {}
+
+impl RootContext for PluginContext {
+    fn on_configure(&mut self, size: usize) -> bool {
+        match self.configure(size) {
+            Ok(()) => true,
+            Err(message) => {
+                host::log(Level::Error, &message);
+                false
+            }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        self.register_queue_once();
+        if let Some(plugin) = &self.plugin {
+            plugin.tick();
+        }
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        if let Some(plugin) = &self.plugin {
+            for stream in plugin.vm.woken(queue) {
+                stream
+                    .borrow_mut()
+                    .visit(|exchange, _, out| exchange.on_wake(out));
+            }
+        }
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        self.register_queue_once();
+        let plugin = self.plugin.as_ref()?;
+        Some(Box::new(StreamContext::new(id, Rc::clone(plugin))))
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}

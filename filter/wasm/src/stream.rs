@@ -1,0 +1,396 @@
+//! One HTTP stream: host callbacks to core events, core effects to host calls.
+
+use crate::host::{self, Buffer, Direction, Map, Properties};
+use crate::plugin::Plugin;
+use crate::vm::Vm;
+use idempo_core::exchange::{Edit, Effect, Exchange, Origin};
+use idempo_core::store::{Op, Reply};
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+/// A body that the host announces but does not show for this long, while none was ever shown, is
+/// withheld by the host's settings, milliseconds.
+const WITHHELD_MS: u64 = 10_000;
+
+/// A stream and its exchange. Shared with the plugin, which drives it when a tick or a wake-up is
+/// its business.
+pub(crate) struct Stream {
+    id: u32,
+    own: Weak<RefCell<Self>>,
+    plugin: Rc<Plugin>,
+    exchange: Exchange,
+    /// The host was told to hold the request.
+    held_request: bool,
+    /// The host was told to hold the response.
+    held_response: bool,
+    /// A local reply was sent: the host takes no second one.
+    replied: bool,
+    /// The content type of the local reply, once it is sent.
+    reply_type: Option<Vec<u8>>,
+    /// Since when the body is awaited, store clock.
+    gather_since: Option<u64>,
+    /// Octets of the answer that count against the worker's recording memory.
+    recording: u64,
+    registered: bool,
+    /// The operation of the latest store call, for [`Effect::Retry`].
+    last: Option<Op>,
+}
+
+/// The SDK's handle on a stream.
+pub(crate) struct StreamContext(Rc<RefCell<Stream>>);
+
+impl StreamContext {
+    pub(crate) fn new(id: u32, plugin: Rc<Plugin>) -> Self {
+        Self(Rc::new_cyclic(|own| {
+            let exchange = Exchange::new(plugin.policy(), plugin.vm().seed());
+            RefCell::new(Stream {
+                id,
+                own: own.clone(),
+                plugin,
+                exchange,
+                held_request: false,
+                held_response: false,
+                replied: false,
+                reply_type: None,
+                gather_since: None,
+                recording: 0,
+                registered: false,
+                last: None,
+            })
+        }))
+    }
+}
+
+impl Stream {
+    /// An event outside of the stream's own callbacks: the host is told whose calls follow, and
+    /// resumes what is no longer held.
+    pub(crate) fn visit(&mut self, event: impl FnOnce(&mut Exchange, &Vm, &mut Vec<Effect>)) {
+        if !host::enter(self.id) {
+            return;
+        }
+        let mut out = Vec::new();
+        event(&mut self.exchange, self.plugin.vm(), &mut out);
+        self.carry_out(out);
+        let request_was_held = self.held_request;
+        let response_was_held = self.held_response;
+        self.note_holds();
+        if request_was_held && !self.held_request && !self.replied {
+            host::resume(Direction::Request);
+        }
+        if response_was_held && !self.held_response {
+            host::resume(Direction::Response);
+        }
+    }
+
+    /// Time passes.
+    pub(crate) fn tick(&mut self) {
+        let now = self.plugin.vm().now();
+        let withheld = !self.plugin.vm().body_seen().get()
+            && self
+                .gather_since
+                .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
+            && self.exchange.gathers();
+        self.visit(|exchange, _, out| {
+            if withheld {
+                exchange.on_body_withheld(now, out);
+            } else {
+                exchange.on_tick(now, out);
+            }
+        });
+    }
+
+    fn note_holds(&mut self) {
+        self.held_request = self.exchange.holds_request();
+        self.held_response = self.exchange.holds_response();
+    }
+
+    /// Carries effects out, in order; what a store's reply leads to comes after them.
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        let mut queue = VecDeque::from(effects);
+        while let Some(effect) = queue.pop_front() {
+            let plugin = Rc::clone(&self.plugin);
+            match effect {
+                Effect::Store(op) => {
+                    let now = plugin.vm().now();
+                    let reply = plugin.vm().store(&op, now);
+                    self.last = matches!(reply, Reply::Failed(_)).then_some(op);
+                    let mut more = Vec::new();
+                    self.exchange.on_store(reply, plugin.vm().now(), &mut more);
+                    queue.extend(more);
+                }
+                Effect::Wait(operation) => {
+                    let limits = &plugin.policy().plan.limits;
+                    let waiter = (self.id, self.own.clone());
+                    let granted = plugin.vm().wait(
+                        operation,
+                        waiter,
+                        self.exchange.max_waiters(),
+                        limits.worker_waiters,
+                    );
+                    self.watch();
+                    let mut more = Vec::new();
+                    self.exchange
+                        .on_registered(granted, plugin.vm().now(), &mut more);
+                    queue.extend(more);
+                }
+                Effect::Reply(reply) => {
+                    if !self.replied {
+                        self.replied = true;
+                        self.bare_reply = !reply
+                            .headers
+                            .iter()
+                            .any(|(name, _)| name == b"content-type");
+                        host::reply(&reply);
+                    }
+                }
+                Effect::Defer(op) => plugin.vm().defer(op),
+                Effect::Retry => {
+                    if let Some(op) = self.last.take() {
+                        plugin.vm().defer(op);
+                    }
+                }
+                Effect::Request(edits) => host::edit_headers(Map::Request, &edits),
+                Effect::Response(edits) => host::edit_headers(Map::Response, &edits),
+                Effect::Wake(operation) => Vm::wake(&operation),
+                Effect::Count(counter) => {
+                    plugin.metrics().count(&plugin.policy().plan, counter);
+                }
+                Effect::Time(histogram, value) => plugin.metrics().time(histogram, value),
+                Effect::Show(field, value) => host::show(field, &value),
+                Effect::Log(level, message) => host::log(level, &message),
+            }
+        }
+        if self.exchange.waits().is_none() && self.registered {
+            self.plugin.vm().forget_waiter(self.id);
+        }
+    }
+
+    /// Ticks are wanted from now on.
+    fn watch(&mut self) {
+        if !self.registered {
+            self.registered = true;
+            self.plugin.watch(self.id, self.own.clone());
+        }
+    }
+
+    /// What the host is to do with the request after a callback.
+    fn request_action(&mut self) -> Action {
+        self.note_holds();
+        if self.held_request || self.replied {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
+    }
+
+    fn on_request_headers(&mut self, end: bool) -> Action {
+        let Some(headers) = host::headers(Map::Request) else {
+            return Action::Continue;
+        };
+        #[cfg(feature = "test-crash")]
+        crash::at("request", &headers);
+        let now = self.plugin.vm().now();
+        let mut out = Vec::new();
+        self.exchange
+            .on_request_headers(headers, end, &Properties, now, &mut out);
+        self.carry_out(out);
+        if self.exchange.gathers() {
+            self.gather_since = Some(now.store_ms);
+        }
+        if !self.exchange.is_over() {
+            self.watch();
+        }
+        self.request_action()
+    }
+
+    fn on_request_body(&mut self, size: usize, end: bool) -> Action {
+        self.plugin.vm().body_seen().set(true);
+        if !self.exchange.gathers() {
+            return self.request_action();
+        }
+        if end {
+            return self.on_request_complete(size);
+        }
+        let now = self.plugin.vm().now();
+        let mut out = Vec::new();
+        self.exchange
+            .on_request_progress(size as u64, now, &mut out);
+        self.carry_out(out);
+        self.request_action()
+    }
+
+    fn on_request_complete(&mut self, size: usize) -> Action {
+        if !self.exchange.gathers() {
+            return self.request_action();
+        }
+        let body = host::buffer(Buffer::Request, size).unwrap_or_default();
+        let now = self.plugin.vm().now();
+        let mut out = Vec::new();
+        // A body that the host no longer has would be fingerprinted as another one.
+        if body.len() == size || size == usize::MAX {
+            self.exchange
+                .on_request_progress(body.len() as u64, now, &mut out);
+            self.exchange.on_request_body(body, now, &mut out);
+        } else {
+            self.exchange.on_body_withheld(now, &mut out);
+        }
+        self.carry_out(out);
+        self.request_action()
+    }
+
+    fn on_response_headers(&mut self, end: bool) -> Action {
+        if self.replied {
+            // Envoy adds a content type to a body that has none, and takes the one away that comes
+            // with no body: a replay is what it was.
+            let edit = match self.reply_type.take() {
+                Some(value) => Edit::Set(b"content-type".to_vec(), value),
+                None => Edit::Remove(b"content-type".to_vec()),
+            };
+            host::edit_headers(Map::Response, &[edit]);
+            return Action::Continue;
+        }
+        if !self.exchange.wants_response() {
+            return Action::Continue;
+        }
+        let Some(headers) = host::headers(Map::Response) else {
+            return Action::Continue;
+        };
+        #[cfg(feature = "test-crash")]
+        crash::at("response", &headers);
+        let origin = Origin {
+            details: host::text_property(&["response", "code_details"]).unwrap_or_default(),
+            attempts: host::number_property(&["upstream", "request_attempt_count"]),
+            can_hold: self.plugin.vm().body_seen().get(),
+        };
+        let mut out = Vec::new();
+        let now = self.plugin.vm().now();
+        self.exchange
+            .on_response_headers(&headers, end, &origin, now, &mut out);
+        self.carry_out(out);
+        self.response_action()
+    }
+
+    fn on_response_body(&mut self, size: usize, end: bool) -> Action {
+        if !self.exchange.records() {
+            return self.response_action();
+        }
+        let held = self.exchange.holds_response();
+        if held && !end && !self.exchange.held_is_whole(size as u64) {
+            return Action::Pause;
+        }
+        let Some(chunk) = host::buffer(Buffer::Response, size) else {
+            self.exchange.on_memory_short();
+            return self.response_action();
+        };
+        let now = self.plugin.vm().now();
+        let mut out = Vec::new();
+        self.account(chunk.len() as u64);
+        self.exchange
+            .on_response_body(&chunk, end || held, now, &mut out);
+        self.carry_out(out);
+        if !self.exchange.records() {
+            self.free();
+        }
+        self.response_action()
+    }
+
+    fn on_response_trailers(&mut self) -> Action {
+        let now = self.plugin.vm().now();
+        let mut out = Vec::new();
+        self.exchange.on_response_trailers(now, &mut out);
+        self.carry_out(out);
+        self.free();
+        self.response_action()
+    }
+
+    fn response_action(&mut self) -> Action {
+        self.note_holds();
+        if self.held_response {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
+    }
+
+    /// Counts octets against the worker's recording memory; beyond it the answer is not kept.
+    fn account(&mut self, more: u64) {
+        let used = self.plugin.vm().recording();
+        let limit = self.plugin.policy().plan.limits.recording_bytes;
+        if used.get().saturating_add(more) > limit {
+            self.exchange.on_memory_short();
+            self.free();
+        } else {
+            used.set(used.get() + more);
+            self.recording += more;
+        }
+    }
+
+    fn free(&mut self) {
+        let used = self.plugin.vm().recording();
+        used.set(used.get().saturating_sub(self.recording));
+        self.recording = 0;
+    }
+
+    fn on_log(&mut self) {
+        if !self.exchange.is_over() {
+            let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
+            let now = self.plugin.vm().now();
+            let mut out = Vec::new();
+            self.exchange.on_end(&details, now, &mut out);
+            self.carry_out(out);
+        }
+        self.free();
+        if self.registered {
+            self.plugin.forget(self.id);
+            self.plugin.vm().forget_waiter(self.id);
+        }
+    }
+}
+
+impl Context for StreamContext {}
+
+impl HttpContext for StreamContext {
+    fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
+        self.0.borrow_mut().on_request_headers(end_of_stream)
+    }
+
+    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        self.0.borrow_mut().on_request_body(size, end_of_stream)
+    }
+
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        // With trailers no body callback says that the body is complete.
+        self.0.borrow_mut().on_request_complete(usize::MAX)
+    }
+
+    fn on_http_response_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
+        self.0.borrow_mut().on_response_headers(end_of_stream)
+    }
+
+    fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        self.0.borrow_mut().on_response_body(size, end_of_stream)
+    }
+
+    fn on_http_response_trailers(&mut self, _count: usize) -> Action {
+        self.0.borrow_mut().on_response_trailers()
+    }
+
+    fn on_log(&mut self) {
+        self.0.borrow_mut().on_log();
+    }
+}
+
+/// For crash tests only: a header that kills the VM where the test wants it.
+#[cfg(feature = "test-crash")]
+mod crash {
+    use idempo_core::http::Headers;
+
+    pub(super) fn at(point: &str, headers: &Headers) {
+        if headers.first_str("x-test-crash") == Some(point) {
+            core::arch::wasm32::unreachable();
+        }
+    }
+}
