@@ -217,7 +217,10 @@ fn take_over(
         return (Change::Keep, Reply::Claimed(Box::new(record.clone())));
     }
     let unknown = matches!(record.view(now), View::Unknown { .. });
-    if !unknown || record.version != expect {
+    // A token starts one incarnation: its holder cannot take over from itself, which would begin
+    // the same versions again.
+    let itself = claim.owner.incarnation() == record.version.incarnation;
+    if !unknown || itself || record.version != expect {
         return (Change::Keep, look(Some(record), now));
     }
     if now > claim.not_after {
@@ -477,3 +480,7 @@ impl Target {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod tests;
