@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use crate::stream::{Stream, StreamContext};
 use crate::vm::Vm;
 use idempo_core::config;
-use idempo_core::exchange::{Level, Policy};
+use idempo_core::exchange::{Exchange, Level, Policy};
 use idempo_core::metrics::{Cause, Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
@@ -58,10 +58,10 @@ impl Plugin {
             .values()
             .filter_map(Weak::upgrade)
             .collect();
-        for stream in streams {
-            stream.borrow_mut().tick();
-        }
         let now = self.vm.now();
+        for stream in streams {
+            stream.borrow_mut().tick(now);
+        }
         let backlog = self.vm.work_off(now);
         self.metrics.gauge(Gauge::WriteBacklog, backlog as u64);
         if let Some(report) = self.vm.sweep(now) {
@@ -201,9 +201,7 @@ impl RootContext for PluginContext {
     fn on_queue_ready(&mut self, queue: u32) {
         if let Some(plugin) = &self.plugin {
             for stream in plugin.vm.woken(queue) {
-                stream
-                    .borrow_mut()
-                    .visit(|exchange, _, out| exchange.on_wake(out));
+                stream.borrow_mut().visit(Exchange::on_wake);
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::host::{self, Buffer, Direction, Map, Properties};
 use crate::plugin::Plugin;
 use crate::vm::Vm;
-use idempo_core::exchange::{Edit, Effect, Exchange, Origin};
+use idempo_core::exchange::{Edit, Effect, Exchange, Moment, Origin};
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -65,17 +65,16 @@ impl StreamContext {
 }
 
 impl Stream {
-    /// An event outside of the stream's own callbacks: the host is told whose calls follow, and
-    /// resumes what is no longer held.
-    pub(crate) fn visit(&mut self, event: impl FnOnce(&mut Exchange, &Vm, &mut Vec<Effect>)) {
-        if !host::enter(self.id) {
+    /// An event outside of the stream's own callbacks. Where it leads to anything, the host is told
+    /// whose calls follow, and resumes what is no longer held.
+    pub(crate) fn visit(&mut self, event: impl FnOnce(&mut Exchange, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        event(&mut self.exchange, &mut out);
+        if out.is_empty() || !host::enter(self.id) {
             return;
         }
-        let mut out = Vec::new();
-        event(&mut self.exchange, self.plugin.vm(), &mut out);
         self.carry_out(out);
-        let request_was_held = self.held_request;
-        let response_was_held = self.held_response;
+        let (request_was_held, response_was_held) = (self.held_request, self.held_response);
         self.note_holds();
         if request_was_held && !self.held_request && !self.replied {
             host::resume(Direction::Request);
@@ -86,14 +85,13 @@ impl Stream {
     }
 
     /// Time passes.
-    pub(crate) fn tick(&mut self) {
-        let now = self.plugin.vm().now();
+    pub(crate) fn tick(&mut self, now: Moment) {
         let withheld = !self.plugin.vm().body_seen().get()
             && self
                 .gather_since
                 .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
             && self.exchange.gathers();
-        self.visit(|exchange, _, out| {
+        self.visit(|exchange, out| {
             if withheld {
                 exchange.on_body_withheld(now, out);
             } else {
