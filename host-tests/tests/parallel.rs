@@ -2,7 +2,7 @@
 
 use host_tests::{
     check::{self, refused, replayed, until},
-    client::{Answer, Client, H2, Pool, Request, send_all},
+    client::{Answer, Client, H2, Pool, Raw, Request, send_all},
     envoy::Envoy,
     filter::{self, key},
     upstream::Upstream,
@@ -188,6 +188,38 @@ async fn twenty_duplicates_without_pause_have_one_effect() {
         assert!(recorded.iter().all(|a| a.body == recorded[0].body));
         assert_eq!(upstream.effects(), round);
     }
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// The narrowest window there is. Many open connections get a request each before the workers have
+/// dealt with the first few, duplicates next to each other. Both workers then go through the same
+/// operations side by side, microseconds apart. A claim that reads and then writes, without
+/// compare-and-swap, lets some of them through twice, even where the two are adjacent host calls.
+#[tokio::test]
+async fn two_workers_side_by_side_make_one_claim_each() {
+    const ROUNDS: u64 = 60;
+    const KEYS: u64 = 32;
+    const EACH: u64 = 8;
+    let (upstream, envoy, _) = with(filter::minimal()).await;
+    let mut connections = Vec::new();
+    for _ in 0..KEYS * EACH {
+        connections.push(Raw::connect(envoy.addr()).await);
+    }
+    for round in 1..=ROUNDS {
+        let requests: Vec<Vec<u8>> = (0..KEYS)
+            // Without a body, so that a refusal leaves the connection open.
+            .map(|_| Raw::encode(&Request::post("/v1/charges").key(key())))
+            .flat_map(|octets| std::iter::repeat_n(octets, EACH as usize))
+            .collect();
+        for (connection, octets) in connections.iter_mut().zip(&requests) {
+            connection.write(octets).await;
+        }
+        for connection in &mut connections {
+            recorded_or_in_flight(&connection.answer("POST").await.unwrap());
+        }
+        assert_eq!(upstream.effects(), round * KEYS, "after round {round}");
+    }
+    assert!(envoy.busy_workers().await >= 2, "both workers took part");
     assert_eq!(envoy.vm_traps(), 0);
 }
 

@@ -259,7 +259,7 @@ async fn a_caller_cannot_have_the_router_send_a_claimed_request_twice() {
         .wants_router_retries()
         .wants_status(503);
     assert_eq!(pool.send(&plain).await.unwrap().status, 503);
-    assert_eq!(upstream.effects(), 4);
+    assert_eq!(upstream.effects(), 4, "{:?}", upstream.requests());
     upstream.reset();
     for (n, fault) in [
         charge().wants_status(503),

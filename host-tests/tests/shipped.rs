@@ -49,6 +49,7 @@ fn scripts_in_browsers_see_every_marker() {
         "Idempotency-Result",
         "Idempotency-Expires",
         "Idempotency-First-Response",
+        "Idempotency-Store",
         "Retry-After",
     ] {
         let named: Vec<_> = exposed.split(", ").collect();

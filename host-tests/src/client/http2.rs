@@ -22,6 +22,7 @@ impl H2 {
     /// Where the connection or the handshake failed.
     pub async fn connect(addr: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(addr).await.map_err(|e| e.to_string())?;
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .map_err(|e| format!("HTTP/2 handshake: {e}"))?;

@@ -21,11 +21,13 @@ impl Pool {
     /// For the server at `addr`.
     #[must_use]
     pub fn new(addr: SocketAddr) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
         let client = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             // A request that was sent twice by the client would spoil every count.
             .retry_canceled_requests(false)
-            .build_http();
+            .build(connector);
         Self { addr, client }
     }
 
