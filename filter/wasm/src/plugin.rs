@@ -1,11 +1,12 @@
 //! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
 
-use crate::host::{self, Buffer};
+use crate::host::{self, Buffer, HostSharedData};
 use crate::metrics::Metrics;
 use crate::stream::{Stream, StreamContext};
+use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::config;
-use idempo_core::exchange::{Exchange, Level, Policy};
+use idempo_core::exchange::{Exchange, Level, Policy, likeness};
 use idempo_core::metrics::{Cause, Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
@@ -82,6 +83,8 @@ impl Plugin {
                 .unwrap_or(u16::MAX);
             self.metrics
                 .count(&self.policy.plan, Counter::Unknown(index, Cause::LeaseOver));
+            let likeness = likeness(&record.tenant, &record.route, &record.fingerprint);
+            suspects::note(&mut HostSharedData, likeness, operation);
             host::log(
                 Level::Warn,
                 &format!(

@@ -1,9 +1,12 @@
 //! One HTTP stream: host callbacks to core events, core effects to host calls.
 
-use crate::host::{self, Buffer, Direction, Map, Properties};
+use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
+use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{Edit, Effect, Exchange, Moment, Origin};
+use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::metrics::Histogram;
+use idempo_core::reply::LocalReply;
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -112,11 +115,14 @@ impl Stream {
             let plugin = Rc::clone(&self.plugin);
             match effect {
                 Effect::Store(op) => {
+                    let asked = plugin.vm().now();
+                    let reply = plugin.vm().store(&op, asked);
                     let now = plugin.vm().now();
-                    let reply = plugin.vm().store(&op, now);
+                    let took = now.wall_us.saturating_sub(asked.wall_us);
+                    plugin.metrics().time(Histogram::StoreRttUs, took);
                     self.last = matches!(reply, Reply::Failed(_)).then_some(op);
                     let mut more = Vec::new();
-                    self.exchange.on_store(reply, plugin.vm().now(), &mut more);
+                    self.exchange.on_store(reply, now, &mut more);
                     queue.extend(more);
                 }
                 Effect::Wait(operation) => {
@@ -154,6 +160,12 @@ impl Stream {
                 Effect::Request(edits) => host::edit_headers(Map::Request, &edits),
                 Effect::Response(edits) => host::edit_headers(Map::Response, &edits),
                 Effect::Wake(operation) => Vm::wake(&operation),
+                Effect::NoteUnknown(operation, likeness) => {
+                    suspects::note(&mut HostSharedData, likeness, &operation);
+                }
+                Effect::Suspect(operation, likeness) => {
+                    plugin.vm().report_changed_key(&operation, likeness);
+                }
                 Effect::Count(counter) => {
                     plugin.metrics().count(&plugin.policy().plan, counter);
                 }
@@ -187,7 +199,15 @@ impl Stream {
 
     fn on_request_headers(&mut self, end: bool) -> Action {
         let Some(headers) = host::headers(Map::Request) else {
-            return Action::Continue;
+            // What cannot be read cannot be claimed, and must not run unclaimed.
+            host::log(Level::Error, "the host does not show a request's headers");
+            self.replied = true;
+            host::reply(&LocalReply {
+                status: 500,
+                headers: Vec::new(),
+                body: Vec::new(),
+            });
+            return Action::Pause;
         };
         #[cfg(feature = "test-crash")]
         crash::at("request", &headers);

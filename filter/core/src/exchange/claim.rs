@@ -1,5 +1,6 @@
 //! Asking the store, and what its replies mean for an attempt that is not running yet.
 
+use super::effects::likeness;
 use super::refusal::Refusal;
 use super::{Attempt, Chosen, Edit, Effect, Exchange, Field, Level, Moment, Phase, Run, Step};
 use crate::audit::Transition;
@@ -307,6 +308,10 @@ impl Exchange {
                     .map(|(name, value)| Edit::Set(name, value)),
             );
             out.push(Effect::Request(edits));
+        }
+        if result == ClaimResult::Claimed {
+            let likeness = likeness(&claim.tenant, &claim.route, &claim.fingerprint);
+            out.push(Effect::Suspect(attempt.operation, likeness));
         }
         // Neither is needed any more, and the exchange may last.
         attempt.body = Vec::new();

@@ -1,6 +1,7 @@
 //! What an exchange asks of its host.
 
-use crate::ids::OperationId;
+use crate::fingerprint::Fingerprint;
+use crate::ids::{OperationId, TenantDigest};
 use crate::metrics::{Counter, Histogram};
 use crate::reply::LocalReply;
 use crate::store::Op;
@@ -25,6 +26,11 @@ pub enum Effect {
     Wait(OperationId),
     /// The operation ended: wake whoever waits for it, in every worker.
     Wake(OperationId),
+    /// An operation of this [`likeness`] became unknown: note it.
+    NoteUnknown(OperationId, u64),
+    /// A new operation of this [`likeness`] begins: report it where one that is still unknown was
+    /// noted.
+    Suspect(OperationId, u64),
     /// Count.
     Count(Counter),
     /// Record a duration, microseconds.
@@ -33,6 +39,12 @@ pub enum Effect {
     Show(Field, String),
     /// Write a log line.
     Log(Level, String),
+}
+
+/// What two operations have in common that ask for the same: tenant, route and fingerprint.
+#[must_use]
+pub fn likeness(tenant: &TenantDigest, route: &str, fingerprint: &Fingerprint) -> u64 {
+    OperationId::new("likeness", &tenant.0, route, &fingerprint.digest).prefix()
 }
 
 /// A change to one header.

@@ -1,5 +1,6 @@
 //! Last writes: their replies, streams that end before their time, leases that are renewed.
 
+use super::effects::likeness;
 use super::response::{UPSTREAM_STATUS, evidence_of};
 use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
 use crate::audit::{self, Transition};
@@ -87,6 +88,9 @@ impl Exchange {
         ) = (aim, result)
         {
             out.push(Effect::Count(Counter::Unknown(index, cause)));
+            let claim = &run.claim;
+            let likeness = likeness(&claim.tenant, &claim.route, &claim.fingerprint);
+            out.push(Effect::NoteUnknown(run.attempt.operation, likeness));
         }
         run.transitions
             .push(Transition::own(now.wall_ms(), from, to, result));

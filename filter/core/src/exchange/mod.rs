@@ -38,7 +38,7 @@ mod response;
 mod tests;
 mod understand;
 
-pub use effects::{Edit, Effect, Field, Level};
+pub use effects::{Edit, Effect, Field, Level, likeness};
 pub use response::Origin;
 
 use crate::fingerprint::Fingerprint;

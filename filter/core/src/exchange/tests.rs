@@ -116,6 +116,8 @@ struct World {
     counted: Vec<Counter>,
     deferred: Vec<Op>,
     woken: Vec<OperationId>,
+    noted: Vec<(OperationId, u64)>,
+    suspected: Vec<u64>,
 }
 
 /// One stream and what the host was told.
@@ -184,6 +186,8 @@ impl World {
             counted: vec![],
             deferred: vec![],
             woken: vec![],
+            noted: vec![],
+            suspected: vec![],
         }
     }
 
@@ -269,6 +273,8 @@ impl World {
                 Effect::Count(counter) => self.counted.push(counter),
                 Effect::Defer(op) => self.deferred.push(op),
                 Effect::Wake(operation) => self.woken.push(operation),
+                Effect::NoteUnknown(operation, likeness) => self.noted.push((operation, likeness)),
+                Effect::Suspect(_, likeness) => self.suspected.push(likeness),
                 Effect::Retry | Effect::Time(..) | Effect::Show(..) | Effect::Log(..) => {}
             }
             queue.extend(more);
@@ -1012,6 +1018,22 @@ fn a_key_from_before_the_restart_is_unknown_and_never_runs() {
         world.post(&[("idempotency-key", KEY)], "{}").code(),
         "key_invalid"
     );
+}
+
+#[test]
+fn a_new_key_for_what_is_still_unknown_is_recognised() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed(r#"{"amount":1}"#);
+    world.answer(&mut first, "500", &[], "boom");
+    let [(_, likeness)] = world.noted[..] else {
+        panic!("one note: {:?}", world.noted)
+    };
+    let key = ("idempotency-key", "9f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
+    world.post(&[key], r#"{"amount":1}"#);
+    assert_eq!(world.suspected.last(), Some(&likeness));
+    let key = ("idempotency-key", "8f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
+    world.post(&[key], r#"{"amount":2}"#);
+    assert_ne!(world.suspected.last(), Some(&likeness));
 }
 
 #[test]
