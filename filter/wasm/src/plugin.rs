@@ -52,6 +52,7 @@ impl Plugin {
 
     fn tick(&self) {
         self.vm.advance_clock();
+        self.vm.look_for_notes();
         // A stream may leave the map while it is visited.
         let streams: Vec<_> = self
             .watched
@@ -203,8 +204,9 @@ impl RootContext for PluginContext {
 
     fn on_queue_ready(&mut self, queue: u32) {
         if let Some(plugin) = &self.plugin {
+            let now = plugin.vm.now();
             for stream in plugin.vm.woken(queue) {
-                stream.borrow_mut().visit(Exchange::on_wake);
+                stream.borrow_mut().visit(now, Exchange::on_wake);
             }
         }
     }

@@ -5,7 +5,6 @@ use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
-use idempo_core::metrics::Histogram;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
@@ -70,13 +69,17 @@ impl StreamContext {
 impl Stream {
     /// An event outside of the stream's own callbacks. Where it leads to anything, the host is told
     /// whose calls follow, and resumes what is no longer held.
-    pub(crate) fn visit(&mut self, event: impl FnOnce(&mut Exchange, &mut Vec<Effect>)) {
+    pub(crate) fn visit(
+        &mut self,
+        now: Moment,
+        event: impl FnOnce(&mut Exchange, &mut Vec<Effect>),
+    ) {
         let mut out = Vec::new();
         event(&mut self.exchange, &mut out);
         if out.is_empty() || !host::enter(self.id) {
             return;
         }
-        self.carry_out(out);
+        self.carry_out(out, now);
         let (request_was_held, response_was_held) = (self.held_request, self.held_response);
         self.note_holds();
         if request_was_held && !self.held_request && !self.replied {
@@ -94,7 +97,7 @@ impl Stream {
                 .gather_since
                 .is_some_and(|since| now.store_ms >= since + WITHHELD_MS)
             && self.exchange.gathers();
-        self.visit(|exchange, out| {
+        self.visit(now, |exchange, out| {
             if withheld {
                 exchange.on_body_withheld(now, out);
             } else {
@@ -108,18 +111,16 @@ impl Stream {
         self.held_response = self.exchange.holds_response();
     }
 
-    /// Carries effects out, in order; what a store's reply leads to comes after them.
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    /// Carries effects out, in order; what a store's reply leads to comes after them. The shared-data
+    /// store answers within microseconds, so all of it happens at `now`: asking the host for the
+    /// time costs as much as the store.
+    fn carry_out(&mut self, effects: Vec<Effect>, now: Moment) {
         let mut queue = VecDeque::from(effects);
         while let Some(effect) = queue.pop_front() {
             let plugin = Rc::clone(&self.plugin);
             match effect {
                 Effect::Store(op) => {
-                    let asked = plugin.vm().now();
-                    let reply = plugin.vm().store(&op, asked);
-                    let now = plugin.vm().now();
-                    let took = now.wall_us.saturating_sub(asked.wall_us);
-                    plugin.metrics().time(Histogram::StoreRttUs, took);
+                    let reply = plugin.vm().store(&op, now);
                     self.last = matches!(reply, Reply::Failed(_)).then_some(op);
                     let mut more = Vec::new();
                     self.exchange.on_store(reply, now, &mut more);
@@ -136,8 +137,7 @@ impl Stream {
                     );
                     self.watch();
                     let mut more = Vec::new();
-                    self.exchange
-                        .on_registered(granted, plugin.vm().now(), &mut more);
+                    self.exchange.on_registered(granted, now, &mut more);
                     queue.extend(more);
                 }
                 Effect::Reply(reply) => {
@@ -215,7 +215,7 @@ impl Stream {
         let mut out = Vec::new();
         self.exchange
             .on_request_headers(headers, end, &Properties, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         if self.exchange.gathers() {
             self.gather_since = Some(now.store_ms);
         }
@@ -237,7 +237,7 @@ impl Stream {
         let mut out = Vec::new();
         self.exchange
             .on_request_progress(size as u64, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.request_action()
     }
 
@@ -256,7 +256,7 @@ impl Stream {
         } else {
             self.exchange.on_body_withheld(now, &mut out);
         }
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.request_action()
     }
 
@@ -288,7 +288,7 @@ impl Stream {
         let now = self.plugin.vm().now();
         self.exchange
             .on_response_headers(&headers, end, &origin, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.response_action()
     }
 
@@ -309,7 +309,7 @@ impl Stream {
         self.account(chunk.len() as u64);
         self.exchange
             .on_response_body(&chunk, end || held, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         if !self.exchange.records() {
             self.free();
         }
@@ -320,7 +320,7 @@ impl Stream {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         self.exchange.on_response_trailers(now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.free();
         self.response_action()
     }
@@ -359,7 +359,7 @@ impl Stream {
             let now = self.plugin.vm().now();
             let mut out = Vec::new();
             self.exchange.on_end(&details, now, &mut out);
-            self.carry_out(out);
+            self.carry_out(out, now);
         }
         self.free();
         if self.registered {

@@ -21,8 +21,17 @@ fn key(likeness: u64) -> String {
     format!("idempo/1/u/{}", likeness % PLACES)
 }
 
+/// There from the first note on.
+const ANY: &str = "idempo/1/u";
+
+/// Whether there is any note.
+pub(crate) fn any(shared: &mut impl SharedData) -> bool {
+    matches!(shared.get(ANY), Ok(Some(_)))
+}
+
 /// Notes that an operation of that likeness is unknown.
 pub(crate) fn note(shared: &mut impl SharedData, likeness: u64, operation: &OperationId) {
+    let _ = shared.create(ANY, &[1]);
     let key = key(likeness);
     for _ in 0..TRIES {
         let done = match shared.get(&key) {

@@ -46,6 +46,8 @@ pub(crate) struct Vm {
     recording: Cell<u64>,
     /// Body callbacks were seen while headers were held: the host is set up as it must be.
     body_seen: Cell<bool>,
+    /// Some operation was noted as unknown since this Envoy started.
+    notes: Cell<bool>,
 }
 
 struct Waiter {
@@ -298,9 +300,20 @@ impl Vm {
         woken
     }
 
+    /// Whether any operation was ever noted as unknown: asked once per tick, so that the usual claim
+    /// need not ask.
+    pub(crate) fn look_for_notes(&self) {
+        if !self.notes.get() {
+            self.notes.set(suspects::any(&mut HostSharedData));
+        }
+    }
+
     /// A new operation asks for what another one, still unknown, asked for: its client changed keys
     /// before that was settled, and may act twice.
     pub(crate) fn report_changed_key(&self, operation: &OperationId, likeness: u64) {
+        if !self.notes.get() {
+            return;
+        }
         let Some(other) = suspects::find(&mut HostSharedData, likeness, operation) else {
             return;
         };

@@ -109,7 +109,9 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        if attempt.mode != Mode::Enforce {
+        // An answer recorded by observing would have been kept by enforcing.
+        let kept = matches!(outcome.replay, Replayable::Yes | Replayable::Observed);
+        if attempt.mode != Mode::Enforce && kept {
             out.push(Effect::Count(Counter::Would(attempt.route_index(), None)));
             out.push(Effect::Show(Field::Outcome, "would_replay".to_owned()));
             self.phase = Phase::Pass;

@@ -7,7 +7,7 @@ use super::{CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, M
 use crate::http::{Headers, media_type};
 use crate::key::{self, KeyError};
 use crate::metrics::{Bypass, Counter};
-use crate::plan::{BodyMode, Mode, Plan};
+use crate::plan::{BodyMode, Mode, Plan, Route};
 use crate::reply::Code;
 use crate::route::{self, RouteQuery, Selection};
 use crate::tenant::{self, Facts};
@@ -41,8 +41,15 @@ impl Exchange {
             .unwrap_or_default();
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
-        let envoy_route = facts
-            .property(&["xds", "route_name"])
+        let by_name = |r: &Route| r.matcher.route_name.is_some();
+        let envoy_route = self
+            .policy
+            .plan
+            .routes
+            .iter()
+            .any(by_name)
+            .then(|| facts.property(&["xds", "route_name"]))
+            .flatten()
             .and_then(|name| String::from_utf8(name).ok())
             .filter(|name| !name.is_empty());
         if self.signed(&headers, now) {
