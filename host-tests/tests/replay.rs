@@ -130,7 +130,7 @@ async fn first_and_replay_are_what_the_upstream_said() {
         );
         assert_eq!(answer.all("x-multi"), [&b"b"[..], b"a, a"]);
         assert_eq!(answer.one("location"), Some("/there"));
-        assert_eq!(answer.one("content-length"), Some("12"));
+        assert_eq!(answer.one("content-length"), Some("14"));
         let marked = answer.one("idempotent-replayed") == Some("true");
         assert_eq!(marked, replay, "{answer:?}");
     }

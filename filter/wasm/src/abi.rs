@@ -23,7 +23,6 @@ unsafe extern "C" {
         size: *mut usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(kind: u32, data: *mut *mut u8, size: *mut usize) -> u32;
-    fn proxy_set_header_map_pairs(kind: u32, data: *const u8, size: usize) -> u32;
     fn proxy_replace_header_map_value(
         kind: u32,
         name: *const u8,
@@ -78,8 +77,8 @@ unsafe extern "C" {
     fn proxy_increment_metric(id: u32, by: i64) -> u32;
 }
 
-/// Environment variables: the two WASI functions that the module may import. The standard library
-/// does not see them on this target.
+// Environment variables: the two WASI functions that the module may import. The standard library
+// does not see them on this target.
 #[link(wasm_import_module = "wasi_snapshot_preview1")]
 unsafe extern "C" {
     fn environ_sizes_get(count: *mut usize, size: *mut usize) -> u16;
@@ -137,11 +136,6 @@ pub(crate) fn buffer(kind: u32, start: usize, max: usize) -> Returned {
 pub(crate) fn header_map(kind: u32) -> Returned {
     // SAFETY: as above.
     returned(|data, size| unsafe { proxy_get_header_map_pairs(kind, data, size) })
-}
-
-pub(crate) fn set_header_map(kind: u32, map: &[u8]) -> Result<(), u32> {
-    // SAFETY: pointer and length are of one slice.
-    checked(unsafe { proxy_set_header_map_pairs(kind, map.as_ptr(), map.len()) })
 }
 
 pub(crate) fn replace_header(kind: u32, name: &[u8], value: &[u8]) -> Result<(), u32> {

@@ -64,10 +64,6 @@ pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
     }
 }
 
-pub(crate) fn remove_header(map: Map, name: &[u8]) {
-    let _ = abi::remove_header(map as u32, name);
-}
-
 /// The calls that follow are for that stream. `false`: the host knows it no more.
 pub(crate) fn enter(stream: u32) -> bool {
     abi::set_effective_context(stream).is_ok()

@@ -30,6 +30,10 @@ mod wake;
 
 use plugin::PluginContext;
 
-proxy_wasm::main! {{
-    proxy_wasm::set_root_context(|_| Box::new(PluginContext::default()));
-}}
+mod entry {
+    use super::PluginContext;
+
+    proxy_wasm::main! {{
+        proxy_wasm::set_root_context(|_| Box::new(PluginContext::default()));
+    }}
+}

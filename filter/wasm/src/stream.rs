@@ -3,8 +3,7 @@
 use crate::host::{self, Buffer, Direction, Map, Properties};
 use crate::plugin::Plugin;
 use crate::vm::Vm;
-use idempo_core::exchange::{Effect, Exchange, Origin};
-use idempo_core::http::Headers;
+use idempo_core::exchange::{Edit, Effect, Exchange, Origin};
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -29,8 +28,8 @@ pub(crate) struct Stream {
     held_response: bool,
     /// A local reply was sent: the host takes no second one.
     replied: bool,
-    /// The local reply has no content type, and the host adds one.
-    bare_reply: bool,
+    /// The content type of the local reply, once it is sent.
+    reply_type: Option<Vec<u8>>,
     /// Since when the body is awaited, store clock.
     gather_since: Option<u64>,
     /// Octets of the answer that count against the worker's recording memory.
@@ -55,7 +54,7 @@ impl StreamContext {
                 held_request: false,
                 held_response: false,
                 replied: false,
-                bare_reply: false,
+                reply_type: None,
                 gather_since: None,
                 recording: 0,
                 registered: false,
@@ -140,10 +139,11 @@ impl Stream {
                 Effect::Reply(reply) => {
                     if !self.replied {
                         self.replied = true;
-                        self.bare_reply = !reply
-                            .headers
+                        let lines = &reply.headers;
+                        self.reply_type = lines
                             .iter()
-                            .any(|(name, _)| name == b"content-type");
+                            .find(|(name, _)| name == b"content-type")
+                            .map(|(_, value)| value.clone());
                         host::reply(&reply);
                     }
                 }
@@ -244,9 +244,13 @@ impl Stream {
 
     fn on_response_headers(&mut self, end: bool) -> Action {
         if self.replied {
-            if self.bare_reply {
-                host::remove_header(Map::Response, b"content-type");
-            }
+            // Envoy adds a content type to a body that has none, and takes the one away that comes
+            // with no body: a replay is what it was.
+            let edit = match self.reply_type.take() {
+                Some(value) => Edit::Set(b"content-type".to_vec(), value),
+                None => Edit::Remove(b"content-type".to_vec()),
+            };
+            host::edit_headers(Map::Response, &[edit]);
             return Action::Continue;
         }
         if !self.exchange.wants_response() {
@@ -383,7 +387,7 @@ impl HttpContext for StreamContext {
 /// For crash tests only: a header that kills the VM where the test wants it.
 #[cfg(feature = "test-crash")]
 mod crash {
-    use super::Headers;
+    use idempo_core::http::Headers;
 
     pub(super) fn at(point: &str, headers: &Headers) {
         if headers.first_str("x-test-crash") == Some(point) {

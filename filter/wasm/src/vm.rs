@@ -6,10 +6,10 @@ use crate::stream::Stream;
 use crate::{abi, wake};
 use idempo_core::clock::ClockPoint;
 use idempo_core::exchange::{Level, Moment, Seed};
-use idempo_core::ids::OperationId;
+use idempo_core::ids::{OperationId, OwnerToken};
 use idempo_core::plan::SharedDataStore;
 use idempo_core::record::Record;
-use idempo_core::store::table::{SharedData, Table};
+use idempo_core::store::table::{Geometry, SharedData, SweepReport, Table};
 use idempo_core::store::{Op, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -33,8 +33,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Vm {
     table: RefCell<Option<Table>>,
-    /// Unix milliseconds since when the table remembers.
-    since: Cell<Option<u64>>,
+    geometry: Cell<Option<Geometry>>,
     clock: Cell<Option<ClockPoint>>,
     identity: Cell<[u8; 16]>,
     number: Cell<u64>,
@@ -58,14 +57,16 @@ struct Waiter {
 #[derive(Default)]
 struct Sweep {
     next: u32,
-    pass: Pass,
+    sum: SweepReport,
 }
 
-/// Sums of one pass.
+/// Sums of one whole pass.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub(crate) open_unknown: u64,
+    /// The fuller of the two budgets.
     pub(crate) used_permille: u64,
+    pub(crate) damaged: u64,
 }
 
 /// What one step of the sweep found.
@@ -89,12 +90,16 @@ impl Vm {
         let now_us = host::now_us();
         let mut table = Table::new(store);
         let opened = table
-            .open(&mut HostSharedData, now_us / 1000, now_us)
+            .open(&mut HostSharedData, now_us / 1000, table_seed())
             .map_err(|error| error.to_string())?;
-        if let Some(warning) = opened.warning {
-            host::log(Level::Warn, &warning);
+        if opened.wanted.is_some() {
+            host::log(
+                Level::Warn,
+                "store.shared_data: other budgets are in force since this Envoy started; the \
+                 configured ones take effect with its next start",
+            );
         }
-        self.since.set(Some(opened.since_wall_ms));
+        self.geometry.set(Some(opened.geometry));
         *self.table.borrow_mut() = Some(table);
         self.read_clock(now_us / 1000);
         Ok(opened.since_wall_ms)
@@ -333,17 +338,24 @@ impl Vm {
         let mut guard = self.table.borrow_mut();
         let table = guard.as_mut()?;
         let mut sweep = self.sweep.borrow_mut();
+        let geometry = self.geometry.get()?;
         // A pass takes about ten seconds whatever the table's size: ticks come ten times a second.
-        let count = (table.buckets() / 100).max(8);
-        let report = table.sweep(&mut HostSharedData, now.store_ms, sweep.next, count);
-        sweep.pass.open_unknown += report.open_unknown;
-        sweep.pass.used_permille = sweep.pass.used_permille.max(report.fullest_permille);
+        let count = (geometry.buckets / 100).max(8);
+        let mut report = table.sweep(&mut HostSharedData, now.store_ms, sweep.next, count);
+        let transitions = std::mem::take(&mut report.transitions);
         sweep.next = report.next_bucket;
-        let pass = (report.next_bucket == 0).then(|| std::mem::take(&mut sweep.pass));
-        Some(Swept {
-            pass,
-            transitions: report.transitions,
-        })
+        sweep.sum.add(report);
+        let pass = (sweep.next == 0).then(|| {
+            let sum = std::mem::take(&mut sweep.sum);
+            let share = |used: u64, of: u64| used.saturating_mul(1000) / of.max(1);
+            Pass {
+                open_unknown: sum.open_unknown,
+                used_permille: share(sum.charged_bytes, geometry.records_bytes())
+                    .max(share(sum.bodies_bytes, geometry.bodies_bytes())),
+                damaged: sum.damaged,
+            }
+        });
+        Some(Swept { pass, transitions })
     }
 
     /// One VM of the process sweeps: the one that holds this lease.
@@ -368,10 +380,6 @@ impl Vm {
         }
     }
 
-    pub(crate) fn since(&self) -> Option<u64> {
-        self.since.get()
-    }
-
     pub(crate) fn body_seen(&self) -> &Cell<bool> {
         &self.body_seen
     }
@@ -379,4 +387,12 @@ impl Vm {
     pub(crate) fn recording(&self) -> &Cell<u64> {
         &self.recording
     }
+}
+
+/// The host has no entropy source on this target: nanoseconds since 1970 and the proxy's name are
+/// what a stranger cannot tell. The table only needs that nobody can aim at one bucket.
+fn table_seed() -> [u8; 16] {
+    let time = abi::now_ns().unwrap_or(0).to_be_bytes();
+    let node = host::property(&["xds", "node", "id"]).unwrap_or_default();
+    OwnerToken::derive(&[b"table", &time, &node]).0
 }

@@ -13,7 +13,7 @@ const MAX_SAFE: u64 = super::size::MAX;
 
 /// Reads JSON text. A member that is there twice is an error: `serde_json` would keep the last in
 /// silence, and the operator may be looking at the first.
-pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Unique.deserialize(&mut deserializer)?;
     deserializer.end()?;

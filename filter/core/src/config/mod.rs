@@ -29,6 +29,8 @@ mod struct_pb;
 mod tests;
 mod validate;
 
+pub(crate) use json::read as read_json;
+
 pub use error::{ConfigError, ConfigErrors};
 pub use forms::{SchemaVersion, WordOr};
 #[cfg(feature = "schema")]

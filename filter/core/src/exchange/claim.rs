@@ -88,6 +88,7 @@ impl Exchange {
             route: rule.id.clone(),
             attempt: self.attempt_id.clone(),
             traceparent: attempt.headers.first_str("traceparent").map(str::to_owned),
+            forgotten: attempt.forgotten,
             windows: Windows {
                 replay_ms: rule.replay.ttl_ms,
                 tombstone_ms: rule.replay.tombstone_ttl_ms,

@@ -208,6 +208,8 @@ struct Attempt {
     principal: Option<Vec<u8>>,
     fingerprint: Fingerprint,
     owner: OwnerToken,
+    /// The key was made before this store's memory began.
+    forgotten: bool,
     started_us: u64,
     /// Store clock until which a duplicate waits.
     wait_until: Option<u64>,

@@ -153,6 +153,7 @@ impl Exchange {
             Some(chosen) if chosen.mode == Mode::Observe => {
                 (Some(chosen), limit.min(OBSERVED_BODY))
             }
+            None if self.policy.plan.mode == Mode::Observe => (None, limit.min(OBSERVED_BODY)),
             chosen => (chosen, limit),
         }
     }
@@ -300,7 +301,7 @@ fn strip_forged(headers: &Headers, out: &mut Vec<Effect>) {
     let mut edits: Vec<Edit> = Vec::new();
     for (name, _) in headers.lines() {
         let edit = Edit::Remove(name.clone());
-        if trusted::is_reserved_request_header(name) && !edits.contains(&edit) {
+        if (trusted::is_derived(name) || trusted::is_marker(name)) && !edits.contains(&edit) {
             edits.push(edit);
         }
     }

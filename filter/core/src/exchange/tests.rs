@@ -921,6 +921,45 @@ fn keys_from_the_body_and_from_both_places() {
 }
 
 #[test]
+fn rules_that_look_into_the_body_cannot_be_led_past() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| {
+        let mut tools = route("tools");
+        tools.matcher.path = Some(PathMatch::Exact("/rpc".into()));
+        tools.matcher.body = Some(BodyMatch {
+            pointer: "/method".into(),
+            exact: "tools/call".into(),
+        });
+        p.routes.push(tools);
+    });
+    let rpc = |world: &mut World, body: &str, media: &str| {
+        world.post(
+            &[
+                (":path", "/rpc"),
+                ("content-type", media),
+                ("idempotency-key", KEY),
+            ],
+            body,
+        )
+    };
+    assert!(
+        rpc(&mut world, r#"{"method":"tools/list"}"#, "application/json")
+            .request
+            .is_empty()
+    );
+    for media in ["application/json", "text/plain"] {
+        let call = rpc(&mut world, r#"{"method":"tools/call"}"#, media);
+        assert!(
+            call.set("x-idempo-route").is_some() || call.reply.is_some(),
+            "{media}"
+        );
+    }
+    let hidden = r#"{"method":"tools/call","method":"tools/list"}"#;
+    let refused = rpc(&mut world, hidden, "application/json");
+    assert_eq!(refused.problem()["reason"], "body_unreadable");
+}
+
+#[test]
 fn an_optional_key_may_be_absent() {
     let mut world = World::new(plan());
     world.reconfigure(|p| p.routes[0].key.required = false);
@@ -951,6 +990,27 @@ fn a_route_that_was_renamed_finds_its_earlier_records() {
                 "{}"
             )
             .forwarded()
+    );
+}
+
+#[test]
+fn a_key_from_before_the_restart_is_unknown_and_never_runs() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.routes[0].key_time = Some(KeyTime::UuidV7));
+    // UUIDv7 of 1 699 999 999 999 and 1 700 000 000 000 ms: one before and one at the start.
+    let (before, since) = (
+        "018bcfe5-67ff-7000-8000-0123456789ab",
+        "018bcfe5-6800-7000-8000-0123456789ab",
+    );
+    for _ in 0..2 {
+        let old = world.post(&[("idempotency-key", before)], "{}");
+        assert_eq!(old.code(), "outcome_unknown");
+        assert_eq!(old.problem()["evidence"]["details"], "restart");
+    }
+    assert!(world.post(&[("idempotency-key", since)], "{}").forwarded());
+    assert_eq!(
+        world.post(&[("idempotency-key", KEY)], "{}").code(),
+        "key_invalid"
     );
 }
 
