@@ -282,6 +282,11 @@ fn what_is_refused_or_passes_before_the_store_says_why() {
             .as_str()
             .is_some_and(|t| t.contains("no rule is for"))
     );
+    let body = ["-H", "Content-Type: application/json", "--data"];
+    let twice = format!("{{\"idempotency_key\":\"{KEY}\",\"idempotency_key\":\"x\"}}");
+    let twice = at_once(CHARGES, &[&body[..], &[&twice, "-H", &key]].concat());
+    assert_eq!(twice["at_once"]["reason"], "body_unreadable");
+    assert_eq!(twice["key"]["problem"]["reason"], "body_unreadable");
     let large = "x".repeat((1 << 20) + 1);
     let (_keep, path) = file("large", &large);
     let large = at_once(CHARGES, &["-H", &key, "--data-file", &path]);
@@ -365,6 +370,8 @@ fn properties_and_key_times_are_read() {
     );
     assert_eq!(report["key_time"]["ok"], true, "{report:#}");
     assert!(report["operation"].is_string());
+    let forgotten = row(&report, "absent, store restarted");
+    assert_eq!(told(forgotten), (409, "outcome_unknown", "refused"));
     let late = run("1800000000", &["--property", property]);
     assert_eq!(late["at_once"]["code"], "key_expired");
     assert_eq!(late["key_time"]["ok"], false);

@@ -1,10 +1,11 @@
 //! Everything that is told of a request, as data.
 
 use super::drive::{Fake, Run, drive};
-use super::reading::{key_time, principal_note, read_key, tenant_note};
+use super::reading::{self, key_time, principal_note, read_key, tenant_note};
 use super::request::Request;
 use super::rules::{self, RuleNote};
 use super::states::{self, Row};
+use idempo_core::config;
 use idempo_core::exchange::{Edit, Moment, Policy};
 use idempo_core::fingerprint::{self, Fingerprint};
 use idempo_core::metrics::Bypass;
@@ -167,6 +168,7 @@ pub(crate) fn find(plan: Plan, request: &Request, now: Moment, show: bool) -> Fi
         mode: rule.map(|rule| mode_note(plan, rule, request, &run)),
         key: key.map(|(mut note, key)| {
             note.value = key.filter(|_| show).map(|k| lossy(k.as_bytes()));
+            reading::blame_body(&mut note, at_once.as_ref());
             note
         }),
         key_time: rule
@@ -194,7 +196,7 @@ fn selected(plan: &Plan, request: &Request) -> Option<String> {
     if let Some(name) = metadata {
         return route::by_metadata(plan, &name).map(|_| name);
     }
-    let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    let body = config::json_value(&request.body).unwrap_or(Value::Null);
     let envoy_route = request.properties.property(&["xds", "route_name"]);
     let envoy_route = envoy_route.and_then(|n| String::from_utf8(n).ok());
     let query = RouteQuery {

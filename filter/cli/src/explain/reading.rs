@@ -1,7 +1,8 @@
 //! Who asks, under which key: each place and source by itself, as the core reads it.
 
-use super::findings::{KeyNote, PlaceNote, Problem, Told, ValueNote, lossy};
+use super::findings::{AtOnce, KeyNote, PlaceNote, Problem, Told, ValueNote, lossy};
 use super::request::Request;
+use idempo_core::config;
 use idempo_core::exchange::Moment;
 use idempo_core::fingerprint::Fingerprint;
 use idempo_core::http::media_type;
@@ -24,7 +25,7 @@ pub(super) fn read_key(rule: &Route, request: &Request) -> (KeyNote, Option<Key>
     let media = media_type(headers.first("content-type"));
     let is_json = media == "application/json" || media.ends_with("+json");
     let body: Option<Value> = is_json
-        .then(|| serde_json::from_slice(&request.body).ok())
+        .then(|| config::json_value(&request.body).ok())
         .flatten();
     if let (Some(pointer), Some(body)) = (&rule.key.body_field, &body)
         && let Some(member) = body.pointer(pointer).filter(|m| !m.is_null())
@@ -60,6 +61,16 @@ pub(super) fn read_key(rule: &Route, request: &Request) -> (KeyNote, Option<Key>
         value: None,
     };
     (note, key)
+}
+
+/// A body that could be read in two ways is refused whatever the header says; whether the filter had to
+/// look into it, only the run knows.
+pub(super) fn blame_body(note: &mut KeyNote, at_once: Option<&AtOnce>) {
+    let reason = at_once.and_then(|a| a.row.reason.as_deref());
+    if reason == Some(key::reason::BODY_UNREADABLE) {
+        note.problem = Some(problem(KeyError::Invalid(key::reason::BODY_UNREADABLE)));
+        note.hash = None;
+    }
 }
 
 fn place(place: String, reading: Reading) -> PlaceNote {

@@ -4,6 +4,7 @@
 //! core's own selection.
 
 use super::request::Request;
+use idempo_core::config;
 use idempo_core::plan::{Matcher, PathMatch, Plan, Route};
 use idempo_core::route::{self, RouteQuery, Selection};
 use serde::Serialize;
@@ -120,7 +121,7 @@ fn alone(plan: &Plan, rule: &Route, matcher: Matcher, request: &Request) -> Sele
         }],
         ..plan.clone()
     };
-    let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    let body = config::json_value(&request.body).unwrap_or(Value::Null);
     let name = envoy_route(request);
     route::select(
         &one,

@@ -57,10 +57,20 @@ pub(crate) fn table(
     if policy.plan.limits.tenant_records.is_some() {
         states.push(("tenant quota full", trouble(Trouble::Full(Full::Tenant))));
     }
-    states
+    let mut rows: Vec<Row> = states
         .into_iter()
         .map(|(state, mut fake)| row(state, &drive(policy, request, &mut fake, now)))
-        .collect()
+        .collect();
+    if route.key_time.is_some() {
+        // A store that forgets knows which keys it may have forgotten.
+        let restarted = Arc::new(Policy {
+            remembers_since: Some(now.wall_ms()),
+            ..policy.as_ref().clone()
+        });
+        let run = drive(&restarted, request, &mut Fake::default(), now);
+        rows.push(row("absent, store restarted", &run));
+    }
+    rows
 }
 
 /// What a run shows of itself.
