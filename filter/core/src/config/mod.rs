@@ -83,6 +83,15 @@ pub fn parse(bytes: &[u8]) -> Result<Plan, ConfigErrors> {
     parse_value(value)
 }
 
+/// JSON text as a value, read as strictly as a configuration is: a member that is there twice is an
+/// error.
+///
+/// # Errors
+/// What is not JSON, with line and column.
+pub fn json_value(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    json::read(bytes)
+}
+
 /// Reads a configuration that is a value already, such as one from YAML.
 ///
 /// # Errors
