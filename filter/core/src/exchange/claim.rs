@@ -84,7 +84,7 @@ impl Exchange {
             not_after: now.store_ms.saturating_add(CLAIM_VALID_MS),
             fingerprint: attempt.fingerprint.clone(),
             schema_version: rule.schema_version.clone(),
-            tenant: attempt.tenant.digest(),
+            tenant: attempt.tenant_digest,
             tenant_quota: self.policy.plan.limits.tenant_records,
             route: rule.id.clone(),
             attempt: self.attempt_id.clone(),

@@ -5,6 +5,7 @@ use crate::ids::{OperationId, TenantDigest};
 use crate::metrics::{Counter, Histogram};
 use crate::reply::LocalReply;
 use crate::store::Op;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// One thing to do, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,9 @@ pub enum Effect {
 /// What two operations have in common that ask for the same: tenant, route and fingerprint.
 #[must_use]
 pub fn likeness(tenant: &TenantDigest, route: &str, fingerprint: &Fingerprint) -> u64 {
-    OperationId::new("likeness", &tenant.0, route, &fingerprint.digest).prefix()
+    // All three are digests or short: a fast hash keeps what they tell apart.
+    let seed = xxh3_64_with_seed(route.as_bytes(), u64::from_be_bytes(tenant.0));
+    xxh3_64_with_seed(&fingerprint.digest, seed)
 }
 
 /// A change to one header.

@@ -113,7 +113,7 @@ impl Exchange {
             audit::render(
                 &run.attempt.operation,
                 rule,
-                &run.attempt.tenant.digest(),
+                &run.attempt.tenant_digest,
                 &self.attempt_id,
                 run.generation,
                 &run.transitions,

@@ -329,12 +329,9 @@ impl Gather {
 
 /// The trace id as it may be stored, logged and sent back: visible ASCII, bounded.
 fn attempt_id(value: &[u8]) -> String {
-    value
-        .iter()
-        .filter(|b| b.is_ascii_graphic())
-        .take(64)
-        .map(|b| char::from(*b))
-        .collect()
+    let mut visible = value.get(..64).unwrap_or(value).to_vec();
+    visible.retain(u8::is_ascii_graphic);
+    String::from_utf8(visible).unwrap_or_default()
 }
 
 /// Whether the request says that its body is JSON.

@@ -343,8 +343,8 @@ impl World {
             .chain(extra.iter().copied())
             .collect();
         let origin = Origin {
-            details: details.into(),
-            attempts,
+            details,
+            attempts: &|| attempts,
             can_hold: true,
         };
         let end = body.is_empty();
@@ -575,8 +575,8 @@ fn a_client_that_leaves_makes_it_unknown_and_a_cut_answer_is_remembered() {
     let mut first = world.keyed("{}");
     let headers: Headers = [(":status", "200")].into_iter().collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: true,
     };
     world.event(&mut first, |e, now, out| {
@@ -614,8 +614,8 @@ fn the_chunk_that_completes_the_declared_length_is_the_end() {
         .into_iter()
         .collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: true,
     };
     world.event(&mut first, |e, now, out| {
@@ -649,8 +649,8 @@ fn answers_beyond_the_limit_and_with_trailers_are_not_replayable() {
     let mut first = world.keyed("{}");
     let headers: Headers = [(":status", "200")].into_iter().collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: false,
     };
     world.event(&mut first, |e, now, out| {

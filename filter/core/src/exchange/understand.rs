@@ -141,11 +141,13 @@ impl Exchange {
             Mode::Enforce if !enforced(&operation, plan.enforce_fraction) => Mode::Observe,
             mode => mode,
         };
+        let tenant_digest = tenant.digest();
         Ok(Some(Box::new(Attempt {
             route: chosen.index,
             mode,
             operation,
-            tenant_bucket: tenant.digest().bucket(),
+            tenant_bucket: tenant_digest.bucket(),
+            tenant_digest,
             tenant,
             key,
             headers: gather.headers,

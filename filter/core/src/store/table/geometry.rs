@@ -7,10 +7,10 @@ use crate::ids::OperationId;
 use crate::plan::SharedDataStore;
 
 /// Octets of records per bucket. A step copies a bucket in and out, which asks for small ones; a
-/// bucket must hold many operations for chance to fill them evenly, which asks for large ones. At 70 %
-/// with 2 000 operations under way, buckets of 32, 64 and 128 KiB refuse 6 %, 0.2 % and 0.0003 % of
-/// new claims (Poisson).
-const RECORDS_PER_BUCKET: u64 = 64 << 10;
+/// bucket must hold many operations for chance to fill them evenly, which asks for large ones. Of new
+/// claims, buckets of 32 KiB refuse one in a thousand at 60 % and one in a million at 50 % of the
+/// budget (Poisson, 400 octets per record).
+const RECORDS_PER_BUCKET: u64 = 32 << 10;
 /// Octets of answers per pile, see [`super::pile`].
 const BODIES_PER_PILE: u64 = 16 << 10;
 /// No budget, however large, makes more keys than this per kind.
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn the_defaults_make_small_buckets_and_waste_nothing() {
         let geometry = Geometry::of(&SharedDataStore::default());
-        assert_eq!(geometry.buckets, 1024);
-        assert_eq!(geometry.records_cap, 64 << 10);
-        assert_eq!(geometry.tombstones_cap, 16 << 10);
+        assert_eq!(geometry.buckets, 2048);
+        assert_eq!(geometry.records_cap, 32 << 10);
+        assert_eq!(geometry.tombstones_cap, 8 << 10);
         assert_eq!(geometry.piles, 8192);
         assert_eq!(geometry.bodies_bytes(), 128 << 20);
     }

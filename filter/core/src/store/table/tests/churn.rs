@@ -67,5 +67,5 @@ fn churn(operations: u32) {
         }
     }
     assert!(refused > operations / 2 && gone > operations / 50);
-    assert!(sd.keys() <= 192 + 512 + 1, "{}", sd.keys());
+    assert!(sd.keys() <= 384 + 512 + 1, "{}", sd.keys());
 }

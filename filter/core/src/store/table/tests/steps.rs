@@ -143,7 +143,7 @@ fn the_sweep_notes_what_has_become_unknown_once_and_idle_buckets_cost_no_write()
     let report = table.sweep(&mut sd, 1_001, 0, u32::MAX);
     assert_eq!((report.open_unknown, report.transitions.len()), (4, 0));
     assert_eq!(sd.cost.sets, 0);
-    assert_eq!(sd.cost.gets, 4 + 16, "buckets and piles");
+    assert_eq!(sd.cost.gets, 8 + 16, "buckets and piles");
     assert_eq!(report.next_bucket, 0);
     assert!(report.used_ratio(&Geometry::of(&budgets(256 << 10, 256 << 10, 64 << 10))) > 0.0);
     // Part by part.
@@ -263,7 +263,7 @@ fn the_first_worker_makes_the_table_and_a_reload_keeps_its_shape() {
     assert!(!second.first);
     assert_eq!(second.since_wall_ms, 123);
     assert_eq!(second.geometry, first.geometry);
-    assert_eq!(second.wanted.unwrap().buckets, 16);
+    assert_eq!(second.wanted.unwrap().buckets, 32);
     let reply = other.apply(&mut sd, &op(1, Action::Claim(claim(2))), 0);
     assert!(matches!(reply, Reply::Current(_)), "{reply:?}");
     sd.overwrite("idempo/1/meta", b"somebody else's");
