@@ -16,17 +16,18 @@ fn failed(file: &Path) -> impl Fn(String) -> String + '_ {
 #[allow(clippy::cast_precision_loss)] // Row numbers.
 pub(crate) fn ratios(rows: &[Row], file: &Path) -> Result<(), String> {
     let height = 90 + 46 * u32::try_from(rows.len()).unwrap_or(0);
-    let root = SVGBackend::new(file, (900, height)).into_drawing_area();
+    let root = SVGBackend::new(file, (960, height)).into_drawing_area();
     let draw = || -> Result<(), Box<dyn std::error::Error>> {
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
             .caption("Throughput against the yardstick", ("sans-serif", 18))
             .margin(12)
-            .margin_left(330)
+            .margin_left(390)
             .x_label_area_size(32)
             .build_cartesian_2d(0.0..1.1, 0.0..rows.len() as f64)?;
         chart
             .configure_mesh()
+            .light_line_style(TRANSPARENT)
             .disable_y_mesh()
             .disable_y_axis()
             .x_desc("ratio (median, least to greatest; red: goal)")
@@ -80,6 +81,7 @@ pub(crate) fn memory(samples: &[(f64, f64)], bound: f64, file: &Path) -> Result<
             .build_cartesian_2d(0.0..last, 0.0..top)?;
         chart
             .configure_mesh()
+            .light_line_style(TRANSPARENT)
             .x_desc("operations")
             .y_desc("MiB")
             .x_label_formatter(&|x| format!("{x:.0}"))

@@ -458,3 +458,45 @@ fn picture(seen: &Seen, before: u64, directory: &Path) -> Result<(), String> {
     let bound = mib(before + RECORDS + BODIES + TOMBSTONES);
     chart::memory(&samples, bound, &directory.join("churn.svg"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_second_execution_is_found() {
+        let addr = (Ipv4Addr::LOCALHOST, 0).into();
+        let upstream = Upstream::bind(addr, 1).await.unwrap();
+        let mut connection = Connection::open(upstream.addr()).await.unwrap();
+        let mut template = Template::post("/v1/charges", BODY);
+        let (once, twice) = (Key::random(&mut rng()), Key::random(&mut rng()));
+        for key in [&once, &twice] {
+            let answer = connection.exchange(template.with_key(key)).await.unwrap();
+            assert_eq!((answer.status, answer.replayed), (201, false));
+        }
+        let mut seen = Seen {
+            executed: 2,
+            ..Seen::default()
+        };
+        assert_eq!(check(&seen, &upstream), Ok(2));
+
+        connection
+            .exchange(template.with_key(&twice))
+            .await
+            .unwrap();
+        // An effect that no client was told of.
+        assert!(check(&seen, &upstream).is_err());
+        seen.executed = 3;
+        let why = check(&seen, &upstream).unwrap_err();
+        assert!(why.contains("1 operations ran more than once"), "{why}");
+        // After the window it may.
+        seen.late.insert(twice);
+        assert_eq!(check(&seen, &upstream), Ok(3));
+    }
+
+    #[test]
+    fn a_refusal_is_named_by_its_code() {
+        assert_eq!(code(br#"{"status":409,"code":"in_flight"}"#), "in_flight");
+        assert_eq!(code(b"oops"), "none");
+    }
+}
