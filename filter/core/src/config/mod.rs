@@ -3,7 +3,7 @@
 //! | step | file |
 //! |---|---|
 //! | bytes to a value: JSON text, or `google.protobuf.Struct` as Envoy delivers it | `json`, `struct_pb` |
-//! | value to the model "as written", with every structural error | `read`, [`model`], `forms`, [`duration`], [`size`] |
+//! | value to the model "as written", with every structural error | `read`, `explain`, [`model`], `forms`, [`duration`], [`size`] |
 //! | single members that are impossible | `validate` |
 //! | model and defaults to the plan | `compile`, `classes` |
 //! | members that contradict each other, rules that shadow each other | `validate` |
@@ -16,6 +16,7 @@ mod compile;
 pub mod diff;
 pub mod duration;
 mod error;
+mod explain;
 mod forms;
 mod json;
 mod matching;
@@ -96,7 +97,7 @@ pub fn parse_value(mut value: Value) -> Result<Plan, ConfigErrors> {
     }
     let mut report = Report::default();
     let config = if json::tidy(&mut value, &mut report) {
-        read::read(value, &mut report)
+        read::read(&value, &mut report)
     } else {
         None
     };
