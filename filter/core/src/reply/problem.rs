@@ -53,11 +53,10 @@ pub fn render(problem: &Problem<'_>, accept_language: &[&[u8]]) -> LocalReply {
         problem.code.default_status()
     };
 
-    let mut body: Map<String, Value> = problem
-        .members
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect();
+    let mut body = Map::new();
+    for (name, value) in &problem.members {
+        body.insert((*name).to_owned(), value.clone());
+    }
     // After the extensions, so that these win.
     let own = [
         ("type", Some(type_uri(problem.code).into())),

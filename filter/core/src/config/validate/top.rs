@@ -1,9 +1,10 @@
 //! Everything outside of routes and defaults.
 
-use super::{Wrong, names, repeated, take};
+use super::{Wrong, names, take};
 use crate::config::error::{Report, index, join, quote};
 use crate::config::model::{Config, EnvSecret, Limits, SharedData, Signing, Source, Tenant};
 use crate::config::size::{self, Size};
+use crate::order::repeated;
 
 /// Less cannot hold a table with a useful number of slots.
 const MIN_BUDGET: u64 = 64 << 10;
@@ -121,7 +122,7 @@ fn tenant(tenant: &Tenant, report: &mut Report) {
             format!("{header:?} {:?} {:?}", s.metadata, s.property)
         })
         .collect();
-    if let Some((at, _)) = repeated(&flat) {
+    if let Some(at) = repeated(&flat) {
         report.push(
             index("tenant.sources", at),
             "is there already",
