@@ -29,7 +29,7 @@ impl Exchange {
         let rule = gather.route.and_then(|c| self.route(c.index));
         let json = (is_json(&gather.headers)
             && (looks_inside || rule.is_some_and(|r| may_hold_key(&r.key, &body))))
-        .then(|| serde_json::from_slice::<Value>(&body).ok())
+        .then(|| read_json(&body))
         .flatten();
         let chosen = match gather.route {
             Some(chosen) => chosen,
@@ -201,6 +201,11 @@ fn may_hold_key(rule: &KeyRule, body: &[u8]) -> bool {
     };
     let plain = name.replace("~1", "/").replace("~0", "~");
     contains(body, plain.as_bytes()) || contains(body, b"\\u") || plain.contains(['"', '\\', '/'])
+}
+
+/// From text, as everywhere here: `serde_json` is compiled once per kind of source.
+fn read_json(body: &[u8]) -> Option<Value> {
+    serde_json::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
 fn contains(hay: &[u8], needle: &[u8]) -> bool {
