@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// and with no others, an enum as one of its words.
 ///
 /// serde is not used for this. Its derived code is compiled once per type and once per way to a
-/// value, which made it a sixth of the module, and it stops at the first mistake; here a member is
+/// value, which made it a tenth of the module, and it stops at the first mistake; here a member is
 /// an entry in a table that one function walks, and that function goes on.
 macro_rules! model {
     () => {};
