@@ -217,7 +217,7 @@ impl Worker {
         self.calls.properties += 2;
         let origin = Origin {
             details: "via_upstream".into(),
-            attempts: Some(1),
+            attempts: &|| Some(1),
             can_hold: true,
         };
         let now = self.now();

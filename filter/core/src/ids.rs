@@ -105,9 +105,8 @@ impl OwnerToken {
             hash.update(&(part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let mut out = [0; 16];
-        hash.finalize_xof().fill(&mut out);
-        Self(out)
+        let hash = hash.finalize();
+        Self(*hash.as_bytes().first_chunk().unwrap_or(&[0; 16]))
     }
 
     /// The incarnation that a claim under this token starts: its first eight octets.

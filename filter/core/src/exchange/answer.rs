@@ -194,7 +194,8 @@ impl Exchange {
         out.push(Effect::Show(Field::Outcome, "replayed".to_owned()));
         if let Some(trace) = &record.traceparent {
             let audit = json!({"v": crate::audit::SCHEMA, "replayed_attempt": record.attempt, "traceparent": trace});
-            out.push(Effect::Show(Field::Audit, audit.to_string()));
+            let audit = serde_json::to_string(&audit).unwrap_or_default();
+            out.push(Effect::Show(Field::Audit, audit));
         }
         let mut headers = envelope.headers;
         headers.extend(trusted::markers(&Markers {

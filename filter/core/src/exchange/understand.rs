@@ -220,7 +220,7 @@ fn look_inside(body: &[u8]) -> Inside {
     if body.is_empty() {
         return Inside::Nothing;
     }
-    crate::config::read_json(body).map_or(Inside::Unreadable, Inside::Json)
+    crate::config::json_value(body).map_or(Inside::Unreadable, Inside::Json)
 }
 
 /// Parsing a body costs more than looking for the member's name in it. A name may also be written
