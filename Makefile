@@ -16,8 +16,11 @@ MODULES       := $(CARGO_TARGET_DIR)/$(WASM_TARGET)/release
 BINDGEN_VERSION := $(shell awk '/^name = "wasm-bindgen"$$/ { getline; gsub(/[^0-9.]/, ""); print }' Cargo.lock)
 BINDGEN_STAMP   := .tools/wasm-bindgen-$(BINDGEN_VERSION)
 ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
+# Cargo puts what it builds with the profile `bench` among the releases.
+BENCH           := $(CARGO_TARGET_DIR)/release/bench
+BENCH_ARGS      ?=
 
-.PHONY: run test module filter envoy tools wasm-target fmt clean
+.PHONY: run test module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-tools clean
 
 run: module envoy
 	cargo build --quiet --package host-tests --bin demo
@@ -56,6 +59,28 @@ $(BINDGEN_STAMP):
 		--version $(BINDGEN_VERSION) --bin wasm-bindgen-test-runner --no-default-features
 	@rm -rf .tools/build .tools/wasm-bindgen-*
 	@touch $@
+
+# Interleaved comparisons against yardsticks in the same Envoy, about six minutes; a quiet machine is
+# wanted. Arguments: make bench BENCH_ARGS='--rounds 3 --seconds 1'
+bench: bench-tools
+	@exec $(BENCH) compare $(BENCH_ARGS)
+
+# A million short-lived operations through a small table.
+bench-churn: bench-tools
+	@exec $(BENCH) churn $(BENCH_ARGS)
+
+# The core natively, and the host calls of each request.
+bench-core: bench-tools
+	@exec $(BENCH) core $(BENCH_ARGS)
+
+# Where Envoy's time goes; needs perf.
+bench-profile: bench-tools
+	@command -v perf >/dev/null || { echo "perf is missing: apt-get install linux-perf"; exit 1; }
+	@exec $(BENCH) profile $(BENCH_ARGS)
+
+bench-tools: module envoy
+	cargo build --package noop-filter --release --target $(WASM_TARGET)
+	cargo build --quiet --package host-tests --profile bench --bin bench
 
 fmt:
 	cargo fmt --all

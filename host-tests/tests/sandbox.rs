@@ -71,8 +71,7 @@ fn sandbox(ports: [u16; 3]) -> Command {
         .env("IDEMPO_WASM", module())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+        .stderr(Stdio::piped());
     command
 }
 
@@ -80,8 +79,9 @@ impl Sandbox {
     /// Starts it and waits until it has shown everything; gives what it printed.
     async fn start() -> (Self, String) {
         let ports = ports();
-        let mut child = sandbox(ports).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let child = sandbox(ports).spawn().unwrap();
+        let mut started = Self { child, ports };
+        let mut lines = BufReader::new(started.child.stdout.take().unwrap()).lines();
         let shown = timeout(Duration::from_secs(60), async {
             let mut shown = String::new();
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -96,19 +96,33 @@ impl Sandbox {
             panic!("it ended early:\n{shown}");
         });
         let shown = shown.await.expect("the demonstration within a minute");
-        (Self { child, ports }, shown)
+        (started, shown)
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        // None once it has been waited for.
+        if let Some(pid) = self.child.id() {
+            let raw = i32::try_from(pid).unwrap();
+            let pid = rustix::process::Pid::from_raw(raw).unwrap();
+            rustix::process::kill_process(pid, signal).unwrap();
+        }
     }
 
     /// Ctrl-C, once.
     async fn interrupt(mut self) {
-        let raw = i32::try_from(self.child.id().unwrap()).unwrap();
-        let pid = rustix::process::Pid::from_raw(raw).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.signal(rustix::process::Signal::INT);
         let ended = timeout(Duration::from_secs(10), self.child.wait()).await;
         assert!(ended.expect("one Ctrl-C is enough").unwrap().success());
-        for port in self.ports {
+        for port in std::mem::take(&mut self.ports) {
             TcpListener::bind(loopback(port)).unwrap_or_else(|e| panic!("port {port}: {e}"));
         }
+    }
+}
+
+/// A test that fails must not leave Envoy behind, so the program is asked, not killed.
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.signal(rustix::process::Signal::TERM);
     }
 }
 

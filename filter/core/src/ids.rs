@@ -3,6 +3,16 @@
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
+/// Lower-case hex. The iterator-based form of the `hex` crate is several times slower, and this runs
+/// many times per request.
+#[must_use]
+pub fn hex_of(bytes: &[u8]) -> String {
+    let mut out = vec![0; bytes.len() * 2];
+    // Twice the length always suffices, and what it writes is ASCII.
+    let _ = hex::encode_to_slice(bytes, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
 /// The operation id: SHA-256 over the length-framed (namespace, tenant, route id, key).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub [u8; 32]);
@@ -22,7 +32,7 @@ impl OperationId {
     /// 64 hex digits.
     #[must_use]
     pub fn hex(&self) -> String {
-        hex::encode(self.0)
+        hex_of(&self.0)
     }
 
     /// Reads 64 hex digits.
@@ -69,7 +79,7 @@ impl TenantDigest {
     /// 16 hex digits.
     #[must_use]
     pub fn hex(&self) -> String {
-        hex::encode(self.0)
+        hex_of(&self.0)
     }
 
     /// The metric bucket, `b00` to `b31`: bounded whatever the number of tenants.
@@ -86,7 +96,8 @@ pub struct OwnerToken(pub [u8; 16]);
 
 impl OwnerToken {
     /// Derives a token from material that is unique to the attempt: the host has no entropy
-    /// source on this target, so the adapter passes a per-VM secret, a counter and the time.
+    /// source on this target, so the adapter passes the VM's number, a counter and the time. A token
+    /// has to be unique, not secret: none ever leaves proxy and store.
     #[must_use]
     pub fn derive(material: &[&[u8]]) -> Self {
         let mut hash = blake3::Hasher::new_derive_key("idempo 2026 owner token");
@@ -94,9 +105,8 @@ impl OwnerToken {
             hash.update(&(part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let mut out = [0; 16];
-        hash.finalize_xof().fill(&mut out);
-        Self(out)
+        let hash = hash.finalize();
+        Self(*hash.as_bytes().first_chunk().unwrap_or(&[0; 16]))
     }
 
     /// The incarnation that a claim under this token starts: its first eight octets.

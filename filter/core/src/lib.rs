@@ -41,6 +41,7 @@ pub mod http;
 pub mod ids;
 pub mod key;
 pub mod metrics;
+mod order;
 pub mod pairs;
 pub mod plan;
 pub mod record;

@@ -129,7 +129,7 @@ pub enum StoreOp {
 pub enum Histogram {
     /// From the complete request to the claim's end, queueing included.
     ClaimUs,
-    /// One round trip to the store.
+    /// One round trip to a store that is reached over the network: never for `shared_data`.
     StoreRttUs,
     /// From forwarding to the upstream's answer.
     UpstreamUs,

@@ -7,6 +7,7 @@
 //! | [`plugin`] | one configured plugin in one worker: configuration, ticks, wake-ups |
 //! | [`stream`] | one HTTP stream |
 //! | [`vm`] | what a worker's plugins and streams share: table, clock, waiters, backlog |
+//! | [`suspects`] | clients that change keys too early |
 //! | [`wake`] | waking waiters across workers |
 //! | [`metrics`] | metric ids |
 
@@ -25,6 +26,7 @@ mod host;
 mod metrics;
 mod plugin;
 mod stream;
+mod suspects;
 mod vm;
 mod wake;
 

@@ -13,20 +13,25 @@ const HISTOGRAM: u32 = 2;
 /// The ids of one configuration.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    counters: RefCell<HashMap<Counter, u32>>,
-    histograms: RefCell<HashMap<Histogram, u32>>,
-    gauges: RefCell<HashMap<Gauge, u32>>,
+    ids: RefCell<HashMap<Metric, u32>>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Metric {
+    Counter(Counter),
+    Histogram(Histogram),
+    Gauge(Gauge),
 }
 
 impl Metrics {
     pub(crate) fn count(&self, plan: &Plan, counter: Counter) {
-        if let Some(id) = id(&self.counters, counter, COUNTER, || counter.name(plan)) {
+        if let Some(id) = self.id(Metric::Counter(counter), COUNTER, &|| counter.name(plan)) {
             let _ = abi::increment_metric(id, 1);
         }
     }
 
     pub(crate) fn time(&self, histogram: Histogram, value_us: u64) {
-        if let Some(id) = id(&self.histograms, histogram, HISTOGRAM, || {
+        if let Some(id) = self.id(Metric::Histogram(histogram), HISTOGRAM, &|| {
             histogram.name().into()
         }) {
             let _ = abi::record_metric(id, value_us);
@@ -34,7 +39,7 @@ impl Metrics {
     }
 
     pub(crate) fn gauge(&self, gauge: Gauge, value: u64) {
-        if let Some(id) = id(&self.gauges, gauge, GAUGE, || gauge.name().into()) {
+        if let Some(id) = self.id(Metric::Gauge(gauge), GAUGE, &|| gauge.name().into()) {
             let _ = abi::record_metric(id, value);
         }
     }
@@ -49,19 +54,14 @@ impl Metrics {
             let _ = abi::record_metric(id, 1);
         }
     }
-}
 
-fn id<K: std::hash::Hash + Eq>(
-    known: &RefCell<HashMap<K, u32>>,
-    key: K,
-    kind: u32,
-    name: impl FnOnce() -> String,
-) -> Option<u32> {
-    let mut known = known.borrow_mut();
-    if let Some(id) = known.get(&key) {
-        return Some(*id);
+    fn id(&self, metric: Metric, kind: u32, name: &dyn Fn() -> String) -> Option<u32> {
+        let mut ids = self.ids.borrow_mut();
+        if let Some(id) = ids.get(&metric) {
+            return Some(*id);
+        }
+        let id = abi::define_metric(kind, &name()).ok()?;
+        ids.insert(metric, id);
+        Some(id)
     }
-    let id = abi::define_metric(kind, &name()).ok()?;
-    known.insert(key, id);
-    Some(id)
 }

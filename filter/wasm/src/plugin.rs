@@ -1,11 +1,12 @@
 //! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
 
-use crate::host::{self, Buffer};
+use crate::host::{self, Buffer, HostSharedData};
 use crate::metrics::Metrics;
 use crate::stream::{Stream, StreamContext};
+use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::config;
-use idempo_core::exchange::{Level, Moment, Policy, lapse};
+use idempo_core::exchange::{Exchange, Level, Moment, Policy, lapse, likeness};
 use idempo_core::metrics::{Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
@@ -83,6 +84,7 @@ impl Plugin {
 
     fn tick(&self) {
         self.vm.advance_clock();
+        self.vm.look_for_notes();
         // A stream may leave the map while it is visited.
         let streams: Vec<_> = self
             .watched
@@ -90,10 +92,10 @@ impl Plugin {
             .values()
             .filter_map(Weak::upgrade)
             .collect();
-        for stream in streams {
-            stream.borrow_mut().tick();
-        }
         let now = self.vm.now();
+        for stream in streams {
+            stream.borrow_mut().tick(now);
+        }
         let backlog = self.vm.work_off(now);
         self.metrics.gauge(Gauge::WriteBacklog, backlog as u64);
         if let Some(report) = self.vm.sweep(now) {
@@ -115,6 +117,8 @@ impl Plugin {
             let (cause, line) = lapse(operation, record);
             self.metrics
                 .count(&self.policy.plan, Counter::Unknown(index, cause));
+            let likeness = likeness(&record.tenant, &record.route, &record.fingerprint);
+            suspects::note(&mut HostSharedData, likeness, operation);
             host::log(Level::Warn, &line);
         }
         if let Some(pass) = report.pass {
@@ -229,10 +233,9 @@ impl RootContext for PluginContext {
 
     fn on_queue_ready(&mut self, queue: u32) {
         if let Some(plugin) = &self.plugin {
+            let now = plugin.vm.now();
             for stream in plugin.vm.woken(queue) {
-                stream
-                    .borrow_mut()
-                    .visit(|exchange, _, out| exchange.on_wake(out));
+                stream.borrow_mut().visit(now, Exchange::on_wake);
             }
         }
     }

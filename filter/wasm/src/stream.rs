@@ -1,9 +1,12 @@
 //! One HTTP stream: host callbacks to core events, core effects to host calls.
 
-use crate::host::{self, Buffer, Direction, Map, Properties};
+use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
+use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{Edit, Effect, Exchange, Moment, Origin};
+use idempo_core::exchange::failure::VIA_UPSTREAM;
+use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::reply::LocalReply;
 use idempo_core::store::{Op, Reply};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -69,17 +72,20 @@ impl StreamContext {
 }
 
 impl Stream {
-    /// An event outside of the stream's own callbacks: the host is told whose calls follow, and
-    /// resumes what is no longer held.
-    pub(crate) fn visit(&mut self, event: impl FnOnce(&mut Exchange, &Vm, &mut Vec<Effect>)) {
-        if !host::enter(self.id) {
+    /// An event outside of the stream's own callbacks. Where it leads to anything, the host is told
+    /// whose calls follow, and resumes what is no longer held.
+    pub(crate) fn visit(
+        &mut self,
+        now: Moment,
+        event: impl FnOnce(&mut Exchange, &mut Vec<Effect>),
+    ) {
+        let mut out = Vec::new();
+        event(&mut self.exchange, &mut out);
+        if out.is_empty() || !host::enter(self.id) {
             return;
         }
-        let mut out = Vec::new();
-        event(&mut self.exchange, self.plugin.vm(), &mut out);
-        self.carry_out(out);
-        let request_was_held = self.held_request;
-        let response_was_held = self.held_response;
+        self.carry_out(out, now);
+        let (request_was_held, response_was_held) = (self.held_request, self.held_response);
         self.note_holds();
         if request_was_held && !self.held_request && !self.replied {
             host::resume(Direction::Request);
@@ -90,8 +96,7 @@ impl Stream {
     }
 
     /// Time passes.
-    pub(crate) fn tick(&mut self) {
-        let now = self.plugin.vm().now();
+    pub(crate) fn tick(&mut self, now: Moment) {
         let patience = if self.exchange.gathers_to_observe() {
             WITHHELD_OBSERVED_MS
         } else {
@@ -105,7 +110,7 @@ impl Stream {
         if withheld {
             self.plugin.note_withheld(now);
         }
-        self.visit(|exchange, _, out| {
+        self.visit(now, |exchange, out| {
             if withheld {
                 exchange.on_body_withheld(false, now, out);
             } else {
@@ -119,23 +124,19 @@ impl Stream {
         self.held_response = self.exchange.holds_response();
     }
 
-    /// Carries effects out, in order; what a store's reply leads to comes after them.
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    /// Carries effects out, in order; what a store's reply leads to comes after them. The shared-data
+    /// store answers within microseconds, so all of it happens at `now`: asking the host for the
+    /// time costs as much as the store.
+    fn carry_out(&mut self, effects: Vec<Effect>, now: Moment) {
         let mut queue = VecDeque::from(effects);
         while let Some(effect) = queue.pop_front() {
             let plugin = Rc::clone(&self.plugin);
             match effect {
                 Effect::Store(op) => {
-                    let now = plugin.vm().now();
                     let reply = plugin.vm().store(&op, now);
                     self.last = matches!(reply, Reply::Failed(_)).then_some(op);
                     let mut more = Vec::new();
-                    // The store's clock stands still within its reply, as a remote store's does.
-                    let after = Moment {
-                        store_ms: now.store_ms,
-                        ..plugin.vm().now()
-                    };
-                    self.exchange.on_store(reply, after, &mut more);
+                    self.exchange.on_store(reply, now, &mut more);
                     queue.extend(more);
                 }
                 Effect::Wait(operation) => {
@@ -149,8 +150,7 @@ impl Stream {
                     );
                     self.watch();
                     let mut more = Vec::new();
-                    self.exchange
-                        .on_registered(granted, plugin.vm().now(), &mut more);
+                    self.exchange.on_registered(granted, now, &mut more);
                     queue.extend(more);
                 }
                 Effect::Reply(reply) => {
@@ -173,6 +173,12 @@ impl Stream {
                 Effect::Request(edits) => host::edit_headers(Map::Request, &edits),
                 Effect::Response(edits) => host::edit_headers(Map::Response, &edits),
                 Effect::Wake(operation) => Vm::wake(&operation),
+                Effect::NoteUnknown(operation, likeness) => {
+                    suspects::note(&mut HostSharedData, likeness, &operation);
+                }
+                Effect::Suspect(operation, likeness) => {
+                    plugin.vm().report_changed_key(&operation, likeness);
+                }
                 Effect::Count(counter) => {
                     plugin.metrics().count(&plugin.policy().plan, counter);
                 }
@@ -206,7 +212,15 @@ impl Stream {
 
     fn on_request_headers(&mut self, end: bool) -> Action {
         let Some(headers) = host::headers(Map::Request) else {
-            return Action::Continue;
+            // What cannot be read cannot be claimed, and must not run unclaimed.
+            host::log(Level::Error, "the host does not show a request's headers");
+            self.replied = true;
+            host::reply(&LocalReply {
+                status: 500,
+                headers: Vec::new(),
+                body: Vec::new(),
+            });
+            return Action::Pause;
         };
         #[cfg(feature = "test-crash")]
         crash::at("request", &headers);
@@ -217,7 +231,7 @@ impl Stream {
         if self.exchange.gathers_to_observe() && self.plugin.is_withheld(now) {
             self.exchange.on_body_withheld(true, now, &mut out);
         }
-        self.carry_out(out);
+        self.carry_out(out, now);
         if self.exchange.gathers() {
             self.gather_since = Some(now.store_ms);
         }
@@ -242,7 +256,7 @@ impl Stream {
         let mut out = Vec::new();
         self.exchange
             .on_request_progress(size as u64, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.request_action()
     }
 
@@ -261,7 +275,7 @@ impl Stream {
         } else {
             self.exchange.on_body_withheld(false, now, &mut out);
         }
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.request_action()
     }
 
@@ -284,16 +298,23 @@ impl Stream {
         };
         #[cfg(feature = "test-crash")]
         crash::at("response", &headers);
+        // The router puts this header on every answer of an upstream, and on no other: a property
+        // costs more than all else here.
+        let details = if headers.has("x-envoy-upstream-service-time") {
+            VIA_UPSTREAM.to_owned()
+        } else {
+            host::text_property(&["response", "code_details"]).unwrap_or_default()
+        };
         let origin = Origin {
-            details: host::text_property(&["response", "code_details"]).unwrap_or_default(),
-            attempts: host::number_property(&["upstream", "request_attempt_count"]),
+            details: &details,
+            attempts: &|| host::number_property(&["upstream", "request_attempt_count"]),
             can_hold: self.plugin.body_seen().get(),
         };
         let mut out = Vec::new();
         let now = self.plugin.vm().now();
         self.exchange
             .on_response_headers(&headers, end, &origin, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.response_action()
     }
 
@@ -314,7 +335,7 @@ impl Stream {
         self.account(chunk.len() as u64);
         self.exchange
             .on_response_body(&chunk, end || held, now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         if !self.exchange.records() {
             self.free();
         }
@@ -325,7 +346,7 @@ impl Stream {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         self.exchange.on_response_trailers(now, &mut out);
-        self.carry_out(out);
+        self.carry_out(out, now);
         self.free();
         self.response_action()
     }
@@ -364,7 +385,7 @@ impl Stream {
             let now = self.plugin.vm().now();
             let mut out = Vec::new();
             self.exchange.on_end(&details, now, &mut out);
-            self.carry_out(out);
+            self.carry_out(out, now);
         }
         self.free();
         if self.registered {

@@ -3,14 +3,14 @@
 
 use crate::host::{self, HostSharedData};
 use crate::stream::Stream;
-use crate::{abi, wake};
+use crate::{abi, suspects, wake};
 use idempo_core::clock::ClockPoint;
 use idempo_core::exchange::{Level, Moment, Seed};
 use idempo_core::ids::{OperationId, OwnerToken};
 use idempo_core::plan::SharedDataStore;
-use idempo_core::record::Record;
+use idempo_core::record::{Record, Status};
 use idempo_core::store::table::{Geometry, SharedData, SweepReport, Table};
-use idempo_core::store::{Op, Reply};
+use idempo_core::store::{Action, Op, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -44,6 +44,8 @@ pub(crate) struct Vm {
     sweep: RefCell<Sweep>,
     /// Octets of answers being recorded.
     recording: Cell<u64>,
+    /// Some operation was noted as unknown since this Envoy started.
+    notes: Cell<bool>,
 }
 
 struct Waiter {
@@ -294,6 +296,42 @@ impl Vm {
             }
         }
         woken
+    }
+
+    /// Whether any operation was ever noted as unknown: asked once per tick, so that the usual claim
+    /// need not ask.
+    pub(crate) fn look_for_notes(&self) {
+        if !self.notes.get() {
+            self.notes.set(suspects::any(&mut HostSharedData));
+        }
+    }
+
+    /// A new operation asks for what another one, still unknown, asked for: its client changed keys
+    /// before that was settled, and may act twice.
+    pub(crate) fn report_changed_key(&self, operation: &OperationId, likeness: u64) {
+        if !self.notes.get() {
+            return;
+        }
+        let Some(other) = suspects::find(&mut HostSharedData, likeness, operation) else {
+            return;
+        };
+        let now = self.now();
+        let read = Op {
+            operation: other,
+            action: Action::Read,
+        };
+        if let Reply::Current(record) = self.store(&read, now)
+            && record.view(now.store_ms).status() == Status::Unknown
+        {
+            host::log(
+                Level::Warn,
+                &format!(
+                    "operation {operation} of route {} asks for the same as operation {other}, \
+                     which is still unknown: the client changed keys too early",
+                    record.route
+                ),
+            );
+        }
     }
 
     /// Something to do when there is time.

@@ -10,6 +10,7 @@ use super::error::quote;
 use super::forms::WordOr;
 use super::model::{self, Classes, Preset};
 use super::validate::Wrong;
+use crate::order;
 use crate::plan::{Class, ClassRule};
 
 /// The statuses that final answers have.
@@ -69,7 +70,8 @@ pub(super) fn compile(classes: Option<&Classes>) -> Vec<ClassRule> {
             })
         })
         .collect();
-    rules.sort_by_key(|r| (r.to.saturating_sub(r.from), r.from));
+    let width = |r: &ClassRule| (r.to.saturating_sub(r.from), r.from);
+    order::sort_by(&mut rules, |a, b| width(a).cmp(&width(b)));
     rules.extend(table(preset));
     rules
 }

@@ -10,6 +10,7 @@ use super::size::Size;
 use super::{classes, validate};
 use crate::plan::{self, Plan};
 use crate::reply::Code;
+use std::collections::BTreeMap;
 
 const LEASE_MS: u64 = 30_000;
 const UPSTREAM_TIMEOUT_MS: u64 = 15_000;
@@ -202,13 +203,7 @@ fn route(written: &model::Route, inherited: Parts<'_>) -> plan::Route {
             None | Some(model::StoreFailure::Closed) => plan::StoreFailure::Closed,
             Some(model::StoreFailure::Open) => plan::StoreFailure::Open,
         },
-        // The route's own come last, so that they replace the inherited ones.
-        statuses: [inherited.statuses, own.statuses]
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|(name, status)| Some((Code::from_name(name)?, *status)))
-            .collect(),
+        statuses: statuses([inherited.statuses, own.statuses]),
         schema_version: own
             .schema_version
             .or(inherited.schema_version)
@@ -220,6 +215,17 @@ fn route(written: &model::Route, inherited: Parts<'_>) -> plan::Route {
             ACCEPTED_DEADLINE_MS,
         ),
     }
+}
+
+/// Later ones replace earlier ones.
+fn statuses(written: [Option<&BTreeMap<String, u16>>; 2]) -> BTreeMap<Code, u16> {
+    let mut statuses = BTreeMap::new();
+    for (name, status) in written.into_iter().flatten().flatten() {
+        if let Some(code) = Code::from_name(name) {
+            statuses.insert(code, *status);
+        }
+    }
+    statuses
 }
 
 fn matcher(written: &model::Match) -> plan::Matcher {

@@ -3,8 +3,8 @@
 //! one way by one person and otherwise by the next); the error says how it is written.
 
 use super::error::quote;
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use std::fmt;
+use super::read::{Fault, Read, Reader};
+use serde_json::Value;
 
 /// Ten years of 365 days: anything longer is a slip of the hand.
 pub const MAX_MS: u64 = 315_360_000_000;
@@ -12,9 +12,6 @@ pub const MAX_MS: u64 = 315_360_000_000;
 /// Milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub u64);
-
-/// How a problem is told from its remedy in a serde error, which has room for one text only.
-pub(super) const REMEDY: char = '\u{1f}';
 
 const EXAMPLE: &str = "write seconds with an s, such as \"30s\" or \"0.5s\"";
 
@@ -98,26 +95,17 @@ fn in_seconds(text: &str) -> String {
     }
 }
 
-impl<'de> Deserialize<'de> for Millis {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Millis;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("seconds with an s, such as \"30s\" or \"0.5s\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Millis, E> {
-                parse(text)
-                    .map_err(|(problem, remedy)| E::custom(format!("{problem}{REMEDY}{remedy}")))
-            }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Millis, E> {
-                Err(E::custom(format!(
-                    "{n} has no unit{REMEDY}write {}",
-                    quote(&format!("{n}s"))
-                )))
-            }
+impl Read for Millis {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        if let Some(n) = value.as_u64() {
+            return Err(Fault::Wrong(
+                format!("{n} has no unit"),
+                format!("write {}", quote(&format!("{n}s"))),
+            ));
         }
-        deserializer.deserialize_any(Text)
+        let expected = Fault::Shape("seconds with an s, such as \"30s\" or \"0.5s\"");
+        let text = value.as_str().ok_or(expected)?;
+        parse(text).map_err(|(problem, remedy)| Fault::Wrong(problem, remedy))
     }
 }
 

@@ -1,9 +1,7 @@
-//! Members that may be written in more than one form. Written by hand, since serde's `untagged`
-//! loses the path of an error and says no more than that no form fitted.
+//! Members that may be written in more than one form.
 
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use std::{fmt, marker::PhantomData};
+use super::read::{Fault, Read, Reader};
+use serde_json::Value;
 
 /// A word, or an object that says more.
 #[derive(Clone, Debug)]
@@ -19,22 +17,13 @@ pub enum WordOr<W, M> {
     Object(M),
 }
 
-impl<'de, W: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for WordOr<W, M> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Forms<W, M>(PhantomData<(W, M)>);
-        impl<'de, W: Deserialize<'de>, M: Deserialize<'de>> Visitor<'de> for Forms<W, M> {
-            type Value = WordOr<W, M>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("one of its words or an object")
-            }
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Self::Value, E> {
-                W::deserialize(StrDeserializer::new(word)).map(WordOr::Word)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                M::deserialize(MapAccessDeserializer::new(map)).map(WordOr::Object)
-            }
+impl<W: Read, M: Read> Read for WordOr<W, M> {
+    fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault> {
+        match value {
+            Value::String(_) => W::read(value, reader).map(Self::Word),
+            Value::Object(_) => M::read(value, reader).map(Self::Object),
+            _ => Err(Fault::Shape("one of its words or an object")),
         }
-        deserializer.deserialize_any(Forms(PhantomData))
     }
 }
 
@@ -42,22 +31,12 @@ impl<'de, W: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for WordOr<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaVersion(pub String);
 
-impl<'de> Deserialize<'de> for SchemaVersion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Version;
-        impl Visitor<'_> for Version {
-            type Value = SchemaVersion;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a whole number, such as \"2\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<SchemaVersion, E> {
-                Ok(SchemaVersion(text.to_owned()))
-            }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<SchemaVersion, E> {
-                Ok(SchemaVersion(n.to_string()))
-            }
-        }
-        deserializer.deserialize_any(Version)
+impl Read for SchemaVersion {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        let digits = || value.as_u64().map(|n| n.to_string());
+        let text = value.as_str().map(ToOwned::to_owned).or_else(digits);
+        let expected = Fault::Shape("a string or a whole number, such as \"2\"");
+        text.map(Self).ok_or(expected)
     }
 }
 
@@ -74,11 +53,4 @@ impl schemars::JsonSchema for SchemaVersion {
             ],
         })
     }
-}
-
-/// Tells null (`Some(None)`) from absence (`None`).
-pub(super) fn present<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }

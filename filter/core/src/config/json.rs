@@ -13,11 +13,16 @@ const MAX_SAFE: u64 = super::size::MAX;
 
 /// Reads JSON text. A member that is there twice is an error: `serde_json` would keep the last in
 /// silence, and the operator may be looking at the first.
-pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Unique.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
+///
+/// # Errors
+/// What is wrong, and where.
+pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
+    // From text, as everywhere here: `serde_json` is compiled once per kind of source.
+    let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = Unique.deserialize(&mut deserializer);
+    let whole = read.and_then(|value| deserializer.end().map(|()| value));
+    whole.map_err(|e| e.to_string())
 }
 
 struct Unique;

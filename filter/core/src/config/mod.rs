@@ -3,7 +3,7 @@
 //! | step | file |
 //! |---|---|
 //! | bytes to a value: JSON text, or `google.protobuf.Struct` as Envoy delivers it | `json`, `struct_pb` |
-//! | value to the model "as written", with every structural error | `read`, [`model`], `forms`, [`duration`], [`size`] |
+//! | value to the model "as written", with every structural error | `read`, `explain`, [`model`], `forms`, [`duration`], [`size`] |
 //! | single members that are impossible | `validate` |
 //! | model and defaults to the plan | `compile`, `classes` |
 //! | members that contradict each other, rules that shadow each other | `validate` |
@@ -16,6 +16,7 @@ mod compile;
 pub mod diff;
 pub mod duration;
 mod error;
+mod explain;
 mod forms;
 mod json;
 mod matching;
@@ -81,6 +82,15 @@ pub fn parse(bytes: &[u8]) -> Result<Plan, ConfigErrors> {
     parse_value(value)
 }
 
+/// JSON text as a value, read as strictly as a configuration is: a member that is there twice is an
+/// error.
+///
+/// # Errors
+/// What is not JSON, with line and column.
+pub fn json_value(bytes: &[u8]) -> Result<Value, String> {
+    json::read(bytes)
+}
+
 /// Reads a configuration that is a value already, such as one from YAML.
 ///
 /// # Errors
@@ -96,7 +106,7 @@ pub fn parse_value(mut value: Value) -> Result<Plan, ConfigErrors> {
     }
     let mut report = Report::default();
     let config = if json::tidy(&mut value, &mut report) {
-        read::read(value, &mut report)
+        read::read(&value, &mut report)
     } else {
         None
     };

@@ -4,51 +4,60 @@
 //! descriptions in the JSON Schema.
 
 use super::duration::Millis;
-use super::forms::{SchemaVersion, WordOr, present};
+use super::forms::{SchemaVersion, WordOr};
+use super::read::{self, Fault, Read, Reader, Slot};
 use super::size::Size;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 
-/// Declares the types of the model. Objects are read from objects alone: what serde derives would
-/// also take a list, with its elements for members in the order of this file.
+/// Declares the types of the model, and how each is read: an object member by member, in any order
+/// and with no others, an enum as one of its words.
+///
+/// serde is not used for this. Its derived code is compiled once per type and once per way to a
+/// value, which made it a tenth of the module, and it stops at the first mistake; here a member is
+/// an entry in a table that one function walks, and that function goes on.
 macro_rules! model {
     () => {};
-    ($(#[$meta:meta])* pub struct $name:ident: $expecting:literal { $($body:tt)* } $($rest:tt)*) => {
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(JsonSchema))]
-        #[serde(deny_unknown_fields, default, remote = "Self")]
+    ($(#[$meta:meta])* pub struct $name:ident: $expecting:literal {
+        $($(#[$doc:meta])* pub $member:ident: $type:ty,)*
+    } $($rest:tt)*) => {
+        #[derive(Clone, Debug, Default)]
+        #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
         $(#[$meta])*
-        pub struct $name { $($body)* }
+        pub struct $name { $($(#[$doc])* pub $member: $type,)* }
 
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Object;
-                impl<'de> Visitor<'de> for Object {
-                    type Value = $name;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
-                        // The derived function, which `remote` makes an inherent one.
-                        $name::deserialize(MapAccessDeserializer::new(map))
-                    }
-                }
-                deserializer.deserialize_map(Object)
+        impl Read for $name {
+            fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault> {
+                let mut made = Self::default();
+                let members: &mut [(&'static str, &mut dyn Slot)] =
+                    &mut [$((stringify!($member), &mut made.$member),)*];
+                reader.object(value, $expecting, members)?;
+                Ok(made)
             }
         }
 
         model! { $($rest)* }
     };
-    ($(#[$meta:meta])* pub enum $name:ident { $($body:tt)* } $($rest:tt)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$doc:meta])* $variant:ident = $word:literal,)*
+    } $($rest:tt)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[cfg_attr(feature = "schema", derive(JsonSchema))]
         $(#[$meta])*
-        pub enum $name { $($body)* }
+        pub enum $name {
+            $($(#[$doc])* #[cfg_attr(feature = "schema", schemars(rename = $word))] $variant,)*
+        }
+
+        impl Read for $name {
+            fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+                match read::text(value)? {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(Fault::Word(&[$($word),*])),
+                }
+            }
+        }
 
         model! { $($rest)* }
     };
@@ -179,14 +188,13 @@ model! {
     }
 
     /// How much the filter may interfere.
-    #[serde(rename_all = "snake_case")]
     pub enum Mode {
         /// Answers, refuses, replays.
-        Enforce,
+        Enforce = "enforce",
         /// Claims and compares, but never answers; counts what it would have done.
-        Observe,
+        Observe = "observe",
         /// Does nothing.
-        Off,
+        Off = "off",
     }
 
     /// The store engine.
@@ -304,7 +312,6 @@ model! {
         /// The header (default `idempotency-key`).
         pub header: Option<String>,
         /// JSON Pointer of the key in a JSON body (default `/idempotency_key`); null: header only.
-        #[serde(deserialize_with = "present")]
         pub body_field: Option<Option<String>>,
         /// Refuse writes without a key (default true).
         pub required: Option<bool>,
@@ -321,34 +328,31 @@ model! {
     }
 
     /// Key forms.
-    #[serde(rename_all = "snake_case")]
     pub enum KeyFormat {
         /// Hyphenated UUID, not nil, not max.
-        Uuid,
+        Uuid = "uuid",
         /// 26 characters of Crockford base 32.
-        Ulid,
+        Ulid = "ulid",
         /// Unpadded base64url that decodes to enough octets.
-        Base64url,
+        Base64url = "base64url",
         /// Visible ASCII of enough characters.
-        Opaque,
+        Opaque = "opaque",
     }
 
     /// Case rules.
-    #[serde(rename_all = "snake_case")]
     pub enum KeyCase {
         /// `A` is not `a`.
-        Sensitive,
+        Sensitive = "sensitive",
         /// Compared in lower case.
-        Insensitive,
+        Insensitive = "insensitive",
     }
 
     /// Header syntaxes.
-    #[serde(rename_all = "snake_case")]
     pub enum KeySyntax {
         /// A bare token or an RFC 9651 String.
-        Lenient,
+        Lenient = "lenient",
         /// An RFC 9651 String only.
-        Strict,
+        Strict = "strict",
     }
 
     /// What is bound into a fingerprint.
@@ -368,31 +372,29 @@ model! {
     }
 
     /// Body readings.
-    #[serde(rename_all = "snake_case")]
     pub enum BodyMode {
         /// By media type: JSON, form, multipart, else raw.
-        Auto,
+        Auto = "auto",
         /// Octets.
-        Raw,
+        Raw = "raw",
         /// RFC 8785 canonical JSON.
-        Json,
+        Json = "json",
         /// Members sorted by name.
-        Form,
+        Form = "form",
         /// Parts, whatever the boundary.
-        Multipart,
+        Multipart = "multipart",
         /// The Content-Digest header is trusted in place of the body.
-        ContentDigest,
+        ContentDigest = "content_digest",
         /// The body is not looked at.
-        None,
+        None = "none",
     }
 
     /// Hashes.
-    #[serde(rename_all = "snake_case")]
     pub enum Digest {
         /// BLAKE3.
-        Blake3,
+        Blake3 = "blake3",
         /// SHA-256.
-        Sha256,
+        Sha256 = "sha256",
     }
 
     /// How an attempt is sent on.
@@ -408,17 +410,15 @@ model! {
     }
 
     /// Ways to run a first attempt.
-    #[serde(rename_all = "snake_case")]
     pub enum Execution {
         /// Forwarded in the client's own stream.
-        Inline,
+        Inline = "inline",
     }
 
     /// The router's own retries.
-    #[serde(rename_all = "snake_case")]
     pub enum RouterRetriesWord {
         /// Switched off for every claimed request.
-        Contained,
+        Contained = "contained",
     }
 
     /// Leaves the router's own retries on.
@@ -444,14 +444,11 @@ model! {
     /// Class tables.
     pub enum Preset {
         /// 5xx and 408 are unknown.
-        #[serde(rename = "strict")]
-        Strict,
+        Strict = "strict",
         /// 5xx are recorded and replayed too.
-        #[serde(rename = "record-all")]
-        RecordAll,
+        RecordAll = "record-all",
         /// 5xx release: the next attempt runs.
-        #[serde(rename = "retry-failed")]
-        RetryFailed,
+        RetryFailed = "retry-failed",
     }
 
     /// A preset with exceptions.
@@ -463,16 +460,15 @@ model! {
     }
 
     /// What an answer means for its operation.
-    #[serde(rename_all = "snake_case")]
     pub enum Class {
         /// Terminal: recorded and replayed.
-        Record,
+        Record = "record",
         /// Proves that nothing was done: the next attempt runs.
-        Release,
+        Release = "release",
         /// The effect cannot be known.
-        Unknown,
+        Unknown = "unknown",
         /// Taken on, not done.
-        Accepted,
+        Accepted = "accepted",
     }
 
     /// Which headers of an answer are kept.
@@ -504,19 +500,17 @@ model! {
     }
 
     /// Refuse or wait.
-    #[serde(rename_all = "snake_case")]
     pub enum InFlightAction {
         /// 409 with Retry-After.
-        Reject,
+        Reject = "reject",
         /// Hold until the operation ends.
-        Wait,
+        Wait = "wait",
     }
 
     /// The default policy.
-    #[serde(rename_all = "snake_case")]
     pub enum UnknownWord {
         /// 409 with evidence.
-        Refuse,
+        Refuse = "refuse",
     }
 
     /// A policy that sends the operation on again: exactly one.
@@ -540,22 +534,19 @@ model! {
     }
 
     /// What happens where no claim can be made.
-    #[serde(rename_all = "snake_case")]
     pub enum StoreFailure {
         /// 503.
-        Closed,
+        Closed = "closed",
         /// Passed on unprotected, marked and counted.
-        Open,
+        Open = "open",
     }
 
     /// Keys that carry their own time.
     pub enum KeyTimeWord {
         /// UUID version 7.
-        #[serde(rename = "uuidv7")]
-        UuidV7,
+        UuidV7 = "uuidv7",
         /// ULID.
-        #[serde(rename = "ulid")]
-        Ulid,
+        Ulid = "ulid",
     }
 
     /// A deadline that the client states.

@@ -1,250 +1,228 @@
 //! From a JSON value to the model, with every structural error in one go.
 //!
-//! serde stops at the first error. What it stopped at is told and cut out of the value, and the rest
-//! is read again, until it fits: so one run tells an operator about five misspelt names, not one.
+//! What does not fit is told and left out, as if its member had not been written, and the rest is
+//! read on: so one run tells an operator about five misspelt names, not one.
 
-use super::duration::REMEDY;
-use super::error::{Report, brief, index, join, nearest, quote};
+use super::error::Report;
+use super::explain::explain;
 use super::model::Config;
 use serde_json::Value;
-use serde_path_to_error::Segment;
+use std::collections::BTreeMap;
 
 /// Structural errors beyond this many are left for the next run.
-const MAX_PASSES: usize = 64;
+const MOST: usize = 64;
+
+/// `None` where too much is wrong for the rest to mean anything.
+pub(super) fn read(value: &Value, report: &mut Report) -> Option<Config> {
+    let mut reader = Reader {
+        root: value,
+        steps: Vec::new(),
+        report,
+        left: MOST,
+    };
+    match Config::read(value, &mut reader) {
+        Ok(config) => (reader.left > 0).then_some(config),
+        Err(fault) => {
+            reader.tell(fault);
+            None
+        }
+    }
+}
 
 /// One step from the root to a place in the document.
-enum Step {
-    Member(String),
+pub(super) enum Step<'v> {
+    Member(&'v str),
     Element(usize),
 }
 
-/// `None` where too much is wrong for the rest to mean anything.
-pub(super) fn read(mut value: Value, report: &mut Report) -> Option<Config> {
-    for _ in 0..MAX_PASSES {
-        let error = match serde_path_to_error::deserialize::<_, Config>(&value) {
-            Ok(config) => return Some(config),
-            Err(error) => error,
+/// Why a value does not fit its place.
+pub(super) enum Fault {
+    /// There is no member of that name; these there are.
+    Name(Vec<&'static str>),
+    /// There is no word like that; these there are.
+    Word(&'static [&'static str]),
+    /// Something else stands here than this.
+    Shape(&'static str),
+    /// Problem and remedy.
+    Wrong(String, String),
+}
+
+/// A type of the model.
+pub(super) trait Read: Sized {
+    /// The value at the reader's place. A fault is told by whoever reads the member around it.
+    fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault>;
+}
+
+/// A member of an object, to be filled where it is written.
+pub(super) trait Slot {
+    fn fill<'v>(&mut self, value: &'v Value, reader: &mut Reader<'v>) -> Result<(), Fault>;
+}
+
+impl<T: Read> Slot for Option<T> {
+    fn fill<'v>(&mut self, value: &'v Value, reader: &mut Reader<'v>) -> Result<(), Fault> {
+        *self = Some(T::read(value, reader)?);
+        Ok(())
+    }
+}
+
+/// Where the reading is, and what it found.
+pub(super) struct Reader<'v> {
+    root: &'v Value,
+    steps: Vec<Step<'v>>,
+    report: &'v mut Report,
+    /// Errors that may still be told; nothing more is read after the last.
+    left: usize,
+}
+
+impl<'v> Reader<'v> {
+    /// Fills the members that are written; those that do not fit are told and left as they are.
+    pub(super) fn object(
+        &mut self,
+        value: &'v Value,
+        expecting: &'static str,
+        slots: &mut [(&'static str, &mut dyn Slot)],
+    ) -> Result<(), Fault> {
+        let Value::Object(members) = value else {
+            let fault = Fault::Shape(expecting);
+            // A route that is no object at all becomes an empty one: without it, the others would be
+            // renumbered.
+            if let [Step::Member(_), Step::Element(_)] = self.steps.as_slice() {
+                self.tell(fault);
+                return Ok(());
+            }
+            return Err(fault);
         };
-        let steps: Vec<Step> = error
-            .path()
-            .iter()
-            .map_while(|segment| match segment {
-                Segment::Map { key } => Some(Step::Member(key.clone())),
-                Segment::Seq { index } => Some(Step::Element(*index)),
-                // Below an enum variant, or a place that serde cannot name: the member is enough.
-                Segment::Enum { .. } | Segment::Unknown => None,
-            })
-            .collect();
-        let (path, problem, remedy) = explain(&steps, &value, &error.inner().to_string());
-        report.unreadable(path, problem, remedy);
-        if !cut(&mut value, &steps) {
-            return None;
+        for (name, member) in members {
+            self.member(name, |reader| {
+                match slots.iter_mut().find(|(known, _)| plain(known) == name) {
+                    Some((_, slot)) => slot.fill(member, reader),
+                    None => Err(Fault::Name(slots.iter().map(|(n, _)| plain(n)).collect())),
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads one member. A fault anywhere in it, but in an object below, costs the whole member.
+    fn member(&mut self, name: &'v str, read: impl FnOnce(&mut Self) -> Result<(), Fault>) {
+        let depth = self.steps.len();
+        self.steps.push(Step::Member(name));
+        if let Err(fault) = read(self) {
+            self.tell(fault);
+        }
+        self.steps.truncate(depth);
+    }
+
+    /// Reads each element. After a fault the steps still lead to the element that has it.
+    fn list(
+        &mut self,
+        value: &'v Value,
+        each: &mut dyn FnMut(&'v Value, &mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let Value::Array(items) = value else {
+            return Err(Fault::Shape("a list"));
+        };
+        for (at, item) in items.iter().enumerate() {
+            self.steps.push(Step::Element(at));
+            each(item, self)?;
+            self.steps.pop();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, fault: Fault) {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            let (path, problem, remedy) = explain(&self.steps, self.root, fault);
+            self.report.unreadable(path, problem, remedy);
         }
     }
-    None
 }
 
-/// Takes the wrong part out, so that the rest can be read. False where nothing is left to take.
-fn cut(value: &mut Value, steps: &[Step]) -> bool {
-    // A route that is no object at all becomes an empty one: without it, the others would be renumbered.
-    if let [Step::Member(routes), Step::Element(at)] = steps {
-        let route = value.get_mut(routes).and_then(|r| r.get_mut(*at));
-        if let Some(route) = route.filter(|r| !r.is_object()) {
-            *route = Value::Object(serde_json::Map::new());
-            return true;
+/// The name of a member as it is written; `stringify!` keeps the mark of a Rust keyword.
+fn plain(name: &'static str) -> &'static str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+/// A string.
+pub(super) fn text(value: &Value) -> Result<&str, Fault> {
+    value.as_str().ok_or(Fault::Shape("a string"))
+}
+
+impl Read for String {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        text(value).map(ToOwned::to_owned)
+    }
+}
+
+impl Read for bool {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        value.as_bool().ok_or(Fault::Shape("true or false"))
+    }
+}
+
+impl Read for f64 {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        value.as_f64().ok_or(Fault::Shape("a number"))
+    }
+}
+
+impl Read for u64 {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        let expected = Fault::Shape("a whole number, 0 or more");
+        value.as_u64().ok_or(expected)
+    }
+}
+
+impl Read for u32 {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        let read = value.as_u64().and_then(|n| n.try_into().ok());
+        read.ok_or(Fault::Shape("a whole number from 0 to 4294967295"))
+    }
+}
+
+impl Read for u16 {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        let read = value.as_u64().and_then(|n| n.try_into().ok());
+        read.ok_or(Fault::Shape("a whole number from 0 to 65535"))
+    }
+}
+
+impl<T: Read> Read for Vec<T> {
+    fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault> {
+        let mut items = Self::new();
+        reader.list(value, &mut |item, reader| {
+            items.push(T::read(item, reader)?);
+            Ok(())
+        })?;
+        Ok(items)
+    }
+}
+
+/// An object whose names are free.
+impl<T: Read> Read for BTreeMap<String, T> {
+    fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault> {
+        let Value::Object(members) = value else {
+            return Err(Fault::Shape("an object"));
+        };
+        let mut made = Self::new();
+        for (name, member) in members {
+            reader.member(name, |reader| {
+                made.insert(name.clone(), T::read(member, reader)?);
+                Ok(())
+            });
         }
-    }
-    let Some(last) = steps.iter().rposition(|s| matches!(s, Step::Member(_))) else {
-        return false;
-    };
-    let (parents, rest) = steps.split_at(last);
-    let parent = parents.iter().try_fold(value, |at, step| match step {
-        Step::Member(name) => at.get_mut(name),
-        Step::Element(i) => at.get_mut(*i),
-    });
-    match (parent, rest.first()) {
-        (Some(Value::Object(members)), Some(Step::Member(name))) => members.remove(name).is_some(),
-        _ => false,
+        Ok(made)
     }
 }
 
-fn explain(steps: &[Step], root: &Value, said: &str) -> (String, String, String) {
-    if let Some(Step::Member(first)) = steps.first()
-        && first == "signing"
-    {
-        return secret(steps);
-    }
-    let path = show(steps);
-    let here = steps.iter().try_fold(root, |at, step| match step {
-        Step::Member(name) => at.get(name),
-        Step::Element(i) => at.get(*i),
-    });
-    let shown = here.map_or_else(|| "this".to_owned(), brief);
-    if let Some(rest) = said.strip_prefix("unknown field ") {
-        return unknown_name(steps, path, "field", rest);
-    }
-    if let Some(rest) = said.strip_prefix("unknown variant ") {
-        return unknown_word(steps, path, here, rest);
-    }
-    if let Some((problem, remedy)) = said.split_once(REMEDY) {
-        return (path, problem.to_owned(), remedy.to_owned());
-    }
-    // The text is serde's own: "invalid type: …, expected …". What it echoes is not bounded, so
-    // only the part after the last "expected" is used, which is ours or a type's name.
-    let expected = said.rsplit_once(", expected ").map(|(_, e)| plain(e));
-    match expected {
-        Some(expected) if steps.is_empty() => (
-            path,
-            "the configuration is not an object".into(),
-            format!("write {expected}"),
-        ),
-        Some(expected) => (
-            path,
-            format!("{shown} does not belong here"),
-            format!("write {expected}"),
-        ),
-        None => (
-            path,
-            format!("{shown} cannot be read"),
-            "see the configuration reference".into(),
-        ),
-    }
-}
-
-/// Nothing from under `signing` is shown, not even a member's name: it might be the secret.
-fn secret(steps: &[Step]) -> (String, String, String) {
-    let known: Vec<&str> = steps
-        .iter()
-        .map_while(|s| match s {
-            Step::Member(name) => ["signing", "active", "previous", "env"]
-                .into_iter()
-                .find(|k| k == name),
-            Step::Element(_) => None,
-        })
-        .collect();
-    (
-        known.join("."),
-        "is not a reference to an environment variable; a secret itself is never written here"
-            .into(),
-        "write signing: {active: {env: NAME}}, with previous: {env: NAME} during a rotation".into(),
-    )
-}
-
-fn show(steps: &[Step]) -> String {
-    steps.iter().fold(String::new(), |path, step| match step {
-        Step::Member(name) => join(&path, name),
-        Step::Element(at) => index(&path, *at),
-    })
-}
-
-/// The names that serde lists after "expected".
-fn listed(rest: &str) -> Vec<&str> {
-    let after = rest.rsplit_once(", expected ").map_or("", |(_, e)| e);
-    after.split('`').skip(1).step_by(2).collect()
-}
-
-fn choose(name: &str, known: &[&str]) -> String {
-    match (nearest(name, known.iter().copied()), known) {
-        (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, [only]) => format!("write {}", quote(only)),
-        (None, []) => "leave it out".to_owned(),
-        (None, _) => format!("known here: {}", known.join(", ")),
-    }
-}
-
-fn unknown_name(steps: &[Step], path: String, what: &str, rest: &str) -> (String, String, String) {
-    let name = match steps.last() {
-        Some(Step::Member(name)) => name.as_str(),
-        _ => "",
-    };
-    if let Some((problem, remedy)) = reserved(steps, name) {
-        return (path, problem.into(), remedy.into());
-    }
-    let problem = format!("unknown {what} {}", quote(name));
-    (path, problem, choose(name, &listed(rest)))
-}
-
-fn unknown_word(
-    steps: &[Step],
-    path: String,
-    here: Option<&Value>,
-    rest: &str,
-) -> (String, String, String) {
-    let word = here.and_then(Value::as_str).unwrap_or_default();
-    if let Some((problem, remedy)) = reserved(steps, word) {
-        return (path, problem.into(), remedy.into());
-    }
-    let problem = format!("unknown value {}", quote(word));
-    (path, problem, choose(word, &listed(rest)))
-}
-
-/// Names that an operator may know from the design or from another product, and that this version
-/// does not have: refused with the reason, since an option that does nothing is worse than none.
-fn reserved(steps: &[Step], name: &str) -> Option<(&'static str, &'static str)> {
-    let member = |s: &Step| match s {
-        Step::Member(m) => Some(m.clone()),
-        Step::Element(_) => None,
-    };
-    let names: Vec<String> = steps.iter().filter_map(member).collect();
-    let has = |n: &str| names.iter().any(|m| m == n);
-    let told = match name {
-        "redis" | "etcd" | "postgres" if has("store") => (
-            "this store engine is not available in this version",
-            "write store: {shared_data: {}}, which serves one Envoy process",
-        ),
-        "replay_cache" => (
-            "a replay cache would do nothing: the only store of this version already lives in the host's memory",
-            "leave replay_cache out",
-        ),
-        "loopback_cluster" => (
-            "detached execution, which the loopback cluster is for, is not available in this version",
-            "leave loopback_cluster out; attempts run inline",
-        ),
-        "detached" if has("execution") => (
-            "detached execution is not available in this version",
-            "write execution: inline, or leave it out",
-        ),
-        "probe" if has("unknown") => (
-            "the probe policy is not available in this version",
-            "write unknown: refuse, or {forward: …} or {retry: …}",
-        ),
-        "forward" if has("unknown") => (
-            "forward needs a statement that the upstream dedupes",
-            "write unknown: {forward: {upstream_dedupes: true}}",
-        ),
-        "retry" if has("unknown") => (
-            "retry needs a reason",
-            "write unknown: {retry: {i_accept_duplicates: \"why duplicates are acceptable\"}}",
-        ),
-        "allow" if has("router_retries") => (
-            "allow needs a reason",
-            "write router_retries: {allow: {reason: \"why the upstream may see a request twice\"}}",
-        ),
-        "deadline_header" if has("key_time") => (
-            "deadline_header needs a name",
-            "write key_time: {deadline_header: x-deadline}",
-        ),
-        "commit" | "claim_after" | "role" | "object_store" => (
-            "this option is not available in this version",
-            "leave it out",
-        ),
-        _ => return None,
-    };
-    Some(told)
-}
-
-/// serde's type names in words.
-fn plain(expected: &str) -> String {
-    match expected {
-        "a boolean" => "true or false".into(),
-        "a string" | "string or map" => "a string".into(),
-        "a sequence" => "a list".into(),
-        "a map" => "an object".into(),
-        "u16" => "a whole number from 0 to 65535".into(),
-        "u32" => "a whole number from 0 to 4294967295".into(),
-        "u64" => "a whole number, 0 or more".into(),
-        "f64" | "f32" => "a number".into(),
-        other => other.to_owned(),
+/// Tells null (`None`) from absence, which is the slot's own `None`.
+impl Read for Option<String> {
+    fn read<'v>(value: &'v Value, reader: &mut Reader<'v>) -> Result<Self, Fault> {
+        match value {
+            Value::Null => Ok(None),
+            _ => String::read(value, reader).map(Some),
+        }
     }
 }
 
@@ -257,7 +235,7 @@ mod tests {
 
     fn errors(value: Value) -> Vec<String> {
         let mut report = Report::default();
-        read(value, &mut report);
+        read(&value, &mut report);
         if report.is_clean() {
             return Vec::new();
         }
@@ -318,7 +296,7 @@ mod tests {
     #[test]
     fn a_document_that_is_wrong_all_over_ends() {
         let many: serde_json::Map<_, _> = (0..500).map(|i| (format!("x{i}"), json!(1))).collect();
-        assert_eq!(errors(Value::Object(many)).len(), MAX_PASSES);
+        assert_eq!(errors(Value::Object(many)).len(), MOST);
         assert_eq!(errors(json!([1])).len(), 1);
     }
 }

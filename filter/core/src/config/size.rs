@@ -1,10 +1,9 @@
 //! Sizes in octets: a whole number, or a number with a binary unit such as `"64MiB"`. Decimal
 //! units (`MB`) are refused, since half of their readers take them for binary ones.
 
-use super::duration::REMEDY;
 use super::error::quote;
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use std::fmt;
+use super::read::{Fault, Read, Reader};
+use serde_json::Value;
 
 /// The largest size that can be written: 2^53 - 1, the last whole number that survives the
 /// doubles in which `google.protobuf.Struct` carries numbers.
@@ -55,23 +54,15 @@ pub fn parse(text: &str) -> Result<Size, (String, String)> {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Octets;
-        impl Visitor<'_> for Octets {
-            type Value = Size;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("octets as a whole number, or with KiB, MiB or GiB, such as \"64MiB\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                parse(text)
-                    .map_err(|(problem, remedy)| E::custom(format!("{problem}{REMEDY}{remedy}")))
-            }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Size, E> {
-                Ok(Size(n))
-            }
+impl Read for Size {
+    fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
+        if let Some(n) = value.as_u64() {
+            return Ok(Self(n));
         }
-        deserializer.deserialize_any(Octets)
+        let expected =
+            Fault::Shape("octets as a whole number, or with KiB, MiB or GiB, such as \"64MiB\"");
+        let text = value.as_str().ok_or(expected)?;
+        parse(text).map_err(|(problem, remedy)| Fault::Wrong(problem, remedy))
     }
 }
 

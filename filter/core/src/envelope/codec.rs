@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! octet 0        format version, 1
-//! octets 1..17   BLAKE3 over the version and everything that follows the checksum, 16 octets
+//! octets 1..17   XXH3-128 over everything that follows, seeded with the version, 16 octets
 //! then           varint length, protobuf head {status, header lines}
 //! then           the body, to the end
 //! ```
 //!
 //! The body is outside of the protobuf message so that neither side copies a megabyte to wrap or
 //! unwrap it. New members of the head are additive: an older filter skips them. The checksum finds
-//! halves and bit rot; it is no proof against somebody who can write to the store.
+//! halves and bit rot, and every replay computes it, so it is a fast one; the record keeps the
+//! BLAKE3 digest of the result. Neither is proof against somebody who can write to the store.
 
 use super::Envelope;
 use crate::http::Line;
 use prost::Message;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const VERSION: u8 = 1;
 const CHECKSUM: usize = 16;
@@ -69,9 +71,13 @@ pub fn encode(envelope: &Envelope) -> Vec<u8> {
 
     let mut out = Vec::with_capacity(1 + CHECKSUM + head.len() + envelope.body.len());
     out.push(VERSION);
-    out.extend_from_slice(&checksum(VERSION, &[&head, &envelope.body]));
+    out.extend_from_slice(&[0; CHECKSUM]);
     out.extend_from_slice(&head);
     out.extend_from_slice(&envelope.body);
+    let sum = checksum(VERSION, out.get(1 + CHECKSUM..).unwrap_or_default());
+    if let Some(place) = out.get_mut(1..=CHECKSUM) {
+        place.copy_from_slice(&sum);
+    }
     out
 }
 
@@ -86,7 +92,7 @@ pub fn decode(stored: &[u8]) -> Result<Envelope, Corrupt> {
         return Err(Corrupt::Version(*version));
     }
     let (sum, mut rest) = rest.split_at_checked(CHECKSUM).ok_or(Corrupt::Short)?;
-    if checksum(*version, &[rest]) != sum {
+    if checksum(*version, rest) != sum {
         return Err(Corrupt::Checksum);
     }
     let head = Head::decode_length_delimited(&mut rest).map_err(|_| Corrupt::Content)?;
@@ -128,15 +134,8 @@ pub fn result_digest(envelope: &Envelope) -> [u8; 32] {
     *hash.finalize().as_bytes()
 }
 
-fn checksum(version: u8, parts: &[&[u8]]) -> [u8; CHECKSUM] {
-    let mut hash = blake3::Hasher::new_derive_key("idempo 2026 envelope checksum");
-    hash.update(&[version]);
-    for part in parts {
-        hash.update(part);
-    }
-    let mut out = [0; CHECKSUM];
-    hash.finalize_xof().fill(&mut out);
-    out
+fn checksum(version: u8, rest: &[u8]) -> [u8; CHECKSUM] {
+    xxh3_128_with_seed(rest, u64::from(version)).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -189,7 +188,7 @@ mod tests {
     /// A well-formed checksum around nonsense, as a filter of another make might write it.
     fn sealed(content: &[u8]) -> Vec<u8> {
         let mut out = vec![VERSION];
-        out.extend_from_slice(&checksum(VERSION, &[content]));
+        out.extend_from_slice(&checksum(VERSION, content));
         out.extend_from_slice(content);
         out
     }
@@ -275,7 +274,7 @@ mod properties {
             octets in proptest::collection::vec(any::<u8>(), 0..400),
         ) {
             let mut sealed = vec![VERSION];
-            sealed.extend_from_slice(&checksum(VERSION, &[&octets]));
+            sealed.extend_from_slice(&checksum(VERSION, &octets));
             sealed.extend_from_slice(&octets);
             if let Ok(read) = decode(&sealed) {
                 prop_assert!(read.body.len() <= octets.len());

@@ -7,8 +7,8 @@
 //! `Server`, `x-envoy-*`, credentials, challenges and cookies.
 
 use crate::http::{Headers, Line};
+use crate::order;
 use crate::plan::RecordRule;
-use std::collections::BTreeSet;
 
 /// Fields about this hop only. RFC 9110 §7.6.1 and RFC 9113 §8.2.2, with the historical ones.
 const HOP_BY_HOP: [&[u8]; 9] = [
@@ -40,12 +40,13 @@ const PERSONAL: [&[u8]; 7] = [
 /// as `set-cookie`, never a field of the message or of the filter itself.
 #[must_use]
 pub fn recordable(rule: &RecordRule, headers: &Headers) -> Vec<Line> {
-    // A set, since an answer may name hundreds of fields and carry as many.
-    let named_in_connection: BTreeSet<Vec<u8>> = headers
+    // Sorted, since an answer may name hundreds of fields and carry as many.
+    let mut named_in_connection: Vec<Vec<u8>> = headers
         .all("connection")
         .flat_map(|line| line.split(|b| *b == b','))
         .map(|token| token.trim_ascii().to_ascii_lowercase())
         .collect();
+    order::sort_by(&mut named_in_connection, Ord::cmp);
     let listed = |list: &[String], name: &[u8]| list.iter().any(|n| n.as_bytes() == name);
 
     headers
@@ -53,7 +54,7 @@ pub fn recordable(rule: &RecordRule, headers: &Headers) -> Vec<Line> {
         .iter()
         .filter(|(name, _)| {
             !is_of_the_message(name)
-                && !named_in_connection.contains(name)
+                && named_in_connection.binary_search(name).is_err()
                 && !listed(&rule.deny_headers, name)
                 && (!is_personal(name) || listed(&rule.allow_headers, name))
         })

@@ -109,7 +109,9 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        if attempt.mode != Mode::Enforce {
+        // An answer recorded by observing would have been kept by enforcing.
+        let kept = matches!(outcome.replay, Replayable::Yes | Replayable::Observed);
+        if attempt.mode != Mode::Enforce && kept {
             out.push(Effect::Count(Counter::Would(attempt.route_index(), None)));
             out.push(Effect::Show(Field::Outcome, "would_replay".to_owned()));
             self.phase = Phase::Pass;
@@ -192,7 +194,8 @@ impl Exchange {
         out.push(Effect::Show(Field::Outcome, "replayed".to_owned()));
         if let Some(trace) = &record.traceparent {
             let audit = json!({"v": crate::audit::SCHEMA, "replayed_attempt": record.attempt, "traceparent": trace});
-            out.push(Effect::Show(Field::Audit, audit.to_string()));
+            let audit = serde_json::to_string(&audit).unwrap_or_default();
+            out.push(Effect::Show(Field::Audit, audit));
         }
         let mut headers = envelope.headers;
         headers.extend(trusted::markers(&Markers {

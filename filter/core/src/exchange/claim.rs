@@ -1,5 +1,6 @@
 //! Asking the store, and what its replies mean for an attempt that is not running yet.
 
+use super::effects::likeness;
 use super::ending::{lapse, wrote_lapse};
 use super::refusal::Refusal;
 use super::{Attempt, Chosen, Edit, Effect, Exchange, Field, Level, Moment, Phase, Run, Step};
@@ -84,11 +85,12 @@ impl Exchange {
             not_after: now.store_ms.saturating_add(CLAIM_VALID_MS),
             fingerprint: attempt.fingerprint.clone(),
             schema_version: rule.schema_version.clone(),
-            tenant: attempt.tenant.digest(),
+            tenant: attempt.tenant_digest,
             tenant_quota: self.policy.plan.limits.tenant_records,
             route: rule.id.clone(),
             attempt: self.attempt_id.clone(),
             traceparent: attempt.headers.first_str("traceparent").map(str::to_owned),
+            forgotten: attempt.forgotten,
             windows: Windows {
                 replay_ms: rule.replay.ttl_ms,
                 tombstone_ms: rule.replay.tombstone_ttl_ms,
@@ -139,13 +141,15 @@ impl Exchange {
             (step, Reply::Current(record) | Reply::Claimed(record)) => {
                 if matches!(step, Step::Claim) {
                     self.count_claim(&attempt, ClaimResult::Existing, now, out);
-                    if wrote_lapse(&record, now) {
+                    if wrote_lapse(&record, attempt.owner) {
                         let (cause, line) = lapse(&attempt.operation, &record);
                         out.push(Effect::Count(Counter::Unknown(
                             attempt.route_index(),
                             cause,
                         )));
                         out.push(Effect::Log(Level::Warn, line));
+                        let likeness = likeness(&record.tenant, &record.route, &record.fingerprint);
+                        out.push(Effect::NoteUnknown(attempt.operation, likeness));
                     }
                 }
                 self.answer(attempt, *record, now, out);
@@ -315,6 +319,10 @@ impl Exchange {
                     .map(|(name, value)| Edit::Set(name, value)),
             );
             out.push(Effect::Request(edits));
+        }
+        if result == ClaimResult::Claimed {
+            let likeness = likeness(&claim.tenant, &claim.route, &claim.fingerprint);
+            out.push(Effect::Suspect(attempt.operation, likeness));
         }
         // Neither is needed any more, and the exchange may last.
         attempt.body = Vec::new();

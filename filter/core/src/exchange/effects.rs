@@ -1,9 +1,11 @@
 //! What an exchange asks of its host.
 
-use crate::ids::OperationId;
+use crate::fingerprint::Fingerprint;
+use crate::ids::{OperationId, TenantDigest};
 use crate::metrics::{Counter, Histogram};
 use crate::reply::LocalReply;
 use crate::store::Op;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// One thing to do, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub enum Effect {
     Wait(OperationId),
     /// The operation ended: wake whoever waits for it, in every worker.
     Wake(OperationId),
+    /// An operation of this [`likeness`] became unknown: note it.
+    NoteUnknown(OperationId, u64),
+    /// A new operation of this [`likeness`] begins: report it where one that is still unknown was
+    /// noted.
+    Suspect(OperationId, u64),
     /// Count.
     Count(Counter),
     /// Record a duration, microseconds.
@@ -33,6 +40,14 @@ pub enum Effect {
     Show(Field, String),
     /// Write a log line.
     Log(Level, String),
+}
+
+/// What two operations have in common that ask for the same: tenant, route and fingerprint.
+#[must_use]
+pub fn likeness(tenant: &TenantDigest, route: &str, fingerprint: &Fingerprint) -> u64 {
+    // All three are digests or short: a fast hash keeps what they tell apart.
+    let seed = xxh3_64_with_seed(route.as_bytes(), u64::from_be_bytes(tenant.0));
+    xxh3_64_with_seed(&fingerprint.digest, seed)
 }
 
 /// A change to one header.

@@ -1,9 +1,10 @@
 //! Last writes: their replies, streams that end before their time, leases that are renewed.
 
+use super::effects::likeness;
 use super::response::{UPSTREAM_STATUS, evidence_of};
 use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
 use crate::audit::{self, Transition};
-use crate::ids::OperationId;
+use crate::ids::{OperationId, OwnerToken};
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
@@ -88,6 +89,9 @@ impl Exchange {
         ) = (aim, result)
         {
             out.push(Effect::Count(Counter::Unknown(index, cause)));
+            let claim = &run.claim;
+            let likeness = likeness(&claim.tenant, &claim.route, &claim.fingerprint);
+            out.push(Effect::NoteUnknown(run.attempt.operation, likeness));
         }
         run.transitions
             .push(Transition::own(now.wall_ms(), from, to, result));
@@ -110,7 +114,7 @@ impl Exchange {
             audit::render(
                 &run.attempt.operation,
                 rule,
-                &run.attempt.tenant.digest(),
+                &run.attempt.tenant_digest,
                 &self.attempt_id,
                 run.generation,
                 &run.transitions,
@@ -190,10 +194,11 @@ pub fn lapse(operation: &OperationId, record: &Record) -> (Cause, String) {
     (cause, line)
 }
 
-/// Whether this very reply wrote down that time had passed.
-pub(super) fn wrote_lapse(record: &Record, now: Moment) -> bool {
+/// Whether it was this attempt's claim that wrote down that time had passed.
+pub(super) fn wrote_lapse(record: &Record, owner: OwnerToken) -> bool {
+    let write = store::contract::claim_write(owner);
     record.history.events().last().is_some_and(|event| {
-        event.to == Status::Unknown && event.source == Source::Reader && event.at == now.store_ms
+        event.to == Status::Unknown && event.source == Source::Reader && event.write == write
     })
 }
 

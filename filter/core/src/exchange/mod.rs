@@ -38,13 +38,13 @@ mod response;
 mod tests;
 mod understand;
 
-pub use effects::{Edit, Effect, Field, Level};
+pub use effects::{Edit, Effect, Field, Level, likeness};
 pub use ending::lapse;
 pub use response::Origin;
 
 use crate::fingerprint::Fingerprint;
 use crate::http::{Headers, Line};
-use crate::ids::{OperationId, OwnerToken};
+use crate::ids::{OperationId, OwnerToken, TenantDigest};
 use crate::key::Key;
 use crate::metrics::RouteIndex;
 use crate::plan::{Mode, Plan, Route};
@@ -209,6 +209,9 @@ struct Attempt {
     principal: Option<Vec<u8>>,
     fingerprint: Fingerprint,
     owner: OwnerToken,
+    tenant_digest: TenantDigest,
+    /// The key was made before this store's memory began.
+    forgotten: bool,
     started_us: u64,
     /// Store clock until which a duplicate waits.
     wait_until: Option<u64>,
@@ -244,8 +247,8 @@ struct Recording {
     replay: Replayable,
     accepted: bool,
     hold: bool,
-    /// Digest over what passed, also where it is not kept.
-    digest: blake3::Hasher,
+    /// Digest over what passed, where it is not kept. Boxed: a hasher is two kilobytes.
+    digest: Option<Box<blake3::Hasher>>,
 }
 
 impl Exchange {

@@ -7,7 +7,7 @@ use super::{CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, M
 use crate::http::{Headers, media_type};
 use crate::key::{self, KeyError};
 use crate::metrics::{Bypass, Counter};
-use crate::plan::{BodyMode, Mode, Plan};
+use crate::plan::{BodyMode, Mode, Plan, Route};
 use crate::reply::Code;
 use crate::route::{self, RouteQuery, Selection};
 use crate::tenant::{self, Facts};
@@ -51,8 +51,15 @@ impl Exchange {
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
         self.route_mode = metadata.mode;
-        let envoy_route = facts
-            .property(&["xds", "route_name"])
+        let by_name = |r: &Route| r.matcher.route_name.is_some();
+        let envoy_route = self
+            .policy
+            .plan
+            .routes
+            .iter()
+            .any(by_name)
+            .then(|| facts.property(&["xds", "route_name"]))
+            .flatten()
             .and_then(|name| String::from_utf8(name).ok())
             .filter(|name| !name.is_empty());
         if self.signed(&headers, now) {
@@ -376,12 +383,9 @@ impl Gather {
 
 /// The trace id as it may be stored, logged and sent back: visible ASCII, bounded.
 fn attempt_id(value: &[u8]) -> String {
-    value
-        .iter()
-        .filter(|b| b.is_ascii_graphic())
-        .take(64)
-        .map(|b| char::from(*b))
-        .collect()
+    let mut visible = value.get(..64).unwrap_or(value).to_vec();
+    visible.retain(u8::is_ascii_graphic);
+    String::from_utf8(visible).unwrap_or_default()
 }
 
 /// Whether the request says that its body is JSON.

@@ -17,12 +17,14 @@ const HOLD_MAX: u64 = 64 << 10;
 pub(super) const UPSTREAM_STATUS: &str = "upstream_status";
 
 /// What the host knows of a response beside its headers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+#[derive(Clone, Copy)]
+pub struct Origin<'a> {
     /// `response.code_details`.
-    pub details: String,
+    pub details: &'a str,
     /// `upstream.request_attempt_count`; `None` where the host could not tell.
-    pub attempts: Option<u64>,
+    ///
+    /// Asked only where it matters: the usual answer is recorded whatever it says.
+    pub attempts: &'a dyn Fn() -> Option<u64>,
     /// Whether this host goes on with body callbacks while response headers are held.
     pub can_hold: bool,
 }
@@ -40,7 +42,7 @@ impl Exchange {
         &mut self,
         headers: &Headers,
         end: bool,
-        origin: &Origin,
+        origin: &Origin<'_>,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
@@ -64,7 +66,7 @@ impl Exchange {
         run: Box<Run>,
         headers: &Headers,
         end: bool,
-        origin: &Origin,
+        origin: &Origin<'_>,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
@@ -80,11 +82,11 @@ impl Exchange {
             now.wall_us.saturating_sub(run.sent_us),
         ));
         if origin.details != failure::VIA_UPSTREAM {
-            return match failure::judge(&origin.details, origin.attempts) {
+            return match failure::judge(origin.details, (origin.attempts)()) {
                 Sent::No => self.release(run, headers, now, out),
                 // The status is Envoy's: the upstream never gave one.
                 Sent::Maybe => {
-                    self.unknown(run, headers, Evidence::named(&origin.details), now, out);
+                    self.unknown(run, headers, Evidence::named(origin.details), now, out);
                 }
             };
         }
@@ -356,13 +358,13 @@ fn meaning(
     rule: &Route,
     status: u16,
     policy: Option<UpstreamPolicy>,
-    attempts: Option<u64>,
+    attempts: &dyn Fn() -> Option<u64>,
 ) -> Meaning {
     let class = class_of(&rule.record.classes, status);
     match (policy, class) {
         (Some(UpstreamPolicy::NotStarted), _) | (None, Class::Release) => {
             // The router may have sent it before: then this answer speaks for one try only.
-            if attempts.is_some_and(|n| n <= 1) {
+            if attempts().is_some_and(|n| n <= 1) {
                 Meaning::Release
             } else {
                 Meaning::Unknown
@@ -383,7 +385,7 @@ fn meaning(
             replay: Replayable::Yes,
         },
         (Some(UpstreamPolicy::NoStore), Class::Release) => {
-            if attempts.is_some_and(|n| n <= 1) {
+            if attempts().is_some_and(|n| n <= 1) {
                 Meaning::Release
             } else {
                 Meaning::Unknown
@@ -412,7 +414,7 @@ fn start(
     accepted: bool,
     replay: Replayable,
     end: bool,
-    origin: &Origin,
+    origin: &Origin<'_>,
 ) -> Recording {
     let declared = headers
         .first_str("content-length")
@@ -437,7 +439,7 @@ fn start(
         },
         accepted,
         hold,
-        digest: blake3::Hasher::new_derive_key("idempo 2026 unkept answer v1"),
+        digest: None,
     };
     if declared.is_some_and(|length| length > rule.replay.max_inline_body) {
         recording.drop_body(Replayable::TooLarge);
@@ -456,15 +458,24 @@ impl Recording {
         if self.replay == Replayable::Yes {
             self.body.extend_from_slice(chunk);
         } else {
-            self.digest.update(chunk);
+            self.unkept().update(chunk);
         }
+    }
+
+    fn unkept(&mut self) -> &mut blake3::Hasher {
+        self.digest.get_or_insert_with(|| {
+            Box::new(blake3::Hasher::new_derive_key(
+                "idempo 2026 unkept answer v1",
+            ))
+        })
     }
 
     /// The body is not kept any further: its digest still is.
     fn drop_body(&mut self, why: Replayable) {
         if self.replay == Replayable::Yes {
             self.replay = why;
-            self.digest.update(&std::mem::take(&mut self.body));
+            let body = std::mem::take(&mut self.body);
+            self.unkept().update(&body);
         }
     }
 
@@ -480,7 +491,7 @@ impl Recording {
             envelope::result_digest(&envelope)
         } else {
             let head = envelope::result_digest(&envelope);
-            *self.digest.update(&head).finalize().as_bytes()
+            *self.unkept().update(&head).finalize().as_bytes()
         };
         let outcome = Outcome {
             status: self.status,

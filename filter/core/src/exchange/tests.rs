@@ -116,6 +116,8 @@ struct World {
     counted: Vec<Counter>,
     deferred: Vec<Op>,
     woken: Vec<OperationId>,
+    noted: Vec<(OperationId, u64)>,
+    suspected: Vec<u64>,
 }
 
 /// One stream and what the host was told.
@@ -184,6 +186,8 @@ impl World {
             counted: vec![],
             deferred: vec![],
             woken: vec![],
+            noted: vec![],
+            suspected: vec![],
         }
     }
 
@@ -269,6 +273,8 @@ impl World {
                 Effect::Count(counter) => self.counted.push(counter),
                 Effect::Defer(op) => self.deferred.push(op),
                 Effect::Wake(operation) => self.woken.push(operation),
+                Effect::NoteUnknown(operation, likeness) => self.noted.push((operation, likeness)),
+                Effect::Suspect(_, likeness) => self.suspected.push(likeness),
                 Effect::Retry | Effect::Time(..) | Effect::Show(..) | Effect::Log(..) => {}
             }
             queue.extend(more);
@@ -337,8 +343,8 @@ impl World {
             .chain(extra.iter().copied())
             .collect();
         let origin = Origin {
-            details: details.into(),
-            attempts,
+            details,
+            attempts: &|| attempts,
             can_hold: true,
         };
         let end = body.is_empty();
@@ -575,8 +581,8 @@ fn a_client_that_leaves_makes_it_unknown_and_a_cut_answer_is_remembered() {
     let mut first = world.keyed("{}");
     let headers: Headers = [(":status", "200")].into_iter().collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: true,
     };
     world.event(&mut first, |e, now, out| {
@@ -614,8 +620,8 @@ fn the_chunk_that_completes_the_declared_length_is_the_end() {
         .into_iter()
         .collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: true,
     };
     world.event(&mut first, |e, now, out| {
@@ -649,8 +655,8 @@ fn answers_beyond_the_limit_and_with_trailers_are_not_replayable() {
     let mut first = world.keyed("{}");
     let headers: Headers = [(":status", "200")].into_iter().collect();
     let origin = Origin {
-        details: "via_upstream".into(),
-        attempts: Some(1),
+        details: "via_upstream",
+        attempts: &|| Some(1),
         can_hold: false,
     };
     world.event(&mut first, |e, now, out| {
@@ -863,6 +869,8 @@ fn a_lease_that_a_retry_finds_over_is_counted_once() {
     let _gone = world.keyed("{}");
     world.now += 30_000;
     for _ in 0..3 {
+        // Also within one tick of the store's clock.
+        assert_eq!(world.keyed("{}").code(), "outcome_unknown");
         assert_eq!(world.keyed("{}").code(), "outcome_unknown");
         world.now += 60_000;
     }
@@ -992,6 +1000,45 @@ fn keys_from_the_body_and_from_both_places() {
 }
 
 #[test]
+fn rules_that_look_into_the_body_cannot_be_led_past() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| {
+        let mut tools = route("tools");
+        tools.matcher.path = Some(PathMatch::Exact("/rpc".into()));
+        tools.matcher.body = Some(BodyMatch {
+            pointer: "/method".into(),
+            exact: "tools/call".into(),
+        });
+        p.routes.push(tools);
+    });
+    let rpc = |world: &mut World, body: &str, media: &str| {
+        world.post(
+            &[
+                (":path", "/rpc"),
+                ("content-type", media),
+                ("idempotency-key", KEY),
+            ],
+            body,
+        )
+    };
+    assert!(
+        rpc(&mut world, r#"{"method":"tools/list"}"#, "application/json")
+            .request
+            .is_empty()
+    );
+    for media in ["application/json", "text/plain"] {
+        let call = rpc(&mut world, r#"{"method":"tools/call"}"#, media);
+        assert!(
+            call.set("x-idempo-route").is_some() || call.reply.is_some(),
+            "{media}"
+        );
+    }
+    let hidden = r#"{"method":"tools/call","method":"tools/list"}"#;
+    let refused = rpc(&mut world, hidden, "application/json");
+    assert_eq!(refused.problem()["reason"], "body_unreadable");
+}
+
+#[test]
 fn an_optional_key_may_be_absent() {
     let mut world = World::new(plan());
     world.reconfigure(|p| p.routes[0].key.required = false);
@@ -1023,6 +1070,43 @@ fn a_route_that_was_renamed_finds_its_earlier_records() {
             )
             .forwarded()
     );
+}
+
+#[test]
+fn a_key_from_before_the_restart_is_unknown_and_never_runs() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.routes[0].key_time = Some(KeyTime::UuidV7));
+    // UUIDv7 of 1 699 999 999 999 and 1 700 000 000 000 ms: one before and one at the start.
+    let (before, since) = (
+        "018bcfe5-67ff-7000-8000-0123456789ab",
+        "018bcfe5-6800-7000-8000-0123456789ab",
+    );
+    for _ in 0..2 {
+        let old = world.post(&[("idempotency-key", before)], "{}");
+        assert_eq!(old.code(), "outcome_unknown");
+        assert_eq!(old.problem()["evidence"]["details"], "restart");
+    }
+    assert!(world.post(&[("idempotency-key", since)], "{}").forwarded());
+    assert_eq!(
+        world.post(&[("idempotency-key", KEY)], "{}").code(),
+        "key_invalid"
+    );
+}
+
+#[test]
+fn a_new_key_for_what_is_still_unknown_is_recognised() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed(r#"{"amount":1}"#);
+    world.answer(&mut first, "500", &[], "boom");
+    let [(_, likeness)] = world.noted[..] else {
+        panic!("one note: {:?}", world.noted)
+    };
+    let key = ("idempotency-key", "9f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
+    world.post(&[key], r#"{"amount":1}"#);
+    assert_eq!(world.suspected.last(), Some(&likeness));
+    let key = ("idempotency-key", "8f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
+    world.post(&[key], r#"{"amount":2}"#);
+    assert_ne!(world.suspected.last(), Some(&likeness));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Attempt, Chosen, Exchange, Gather, Moment};
 use crate::fingerprint;
 use crate::http::Headers;
 use crate::ids::{OperationId, OwnerToken};
-use crate::key::{self, Key, KeyError, Timeliness};
+use crate::key::{self, Key, KeyAge, KeyError, Timeliness};
 use crate::metrics::{Bypass, Counter};
 use crate::plan::{KeyRule, Mode, Plan, Route};
 use crate::reply::Code;
@@ -25,12 +25,23 @@ pub(super) enum Understood {
 impl Exchange {
     pub(super) fn understand(&self, gather: Gather, body: Vec<u8>, now: Moment) -> Understood {
         let plan = &self.policy.plan;
-        let looks_inside = gather.route.is_none();
         let rule = gather.route.and_then(|c| self.route(c.index));
-        let json = (is_json(&gather.headers)
-            && (looks_inside || rule.is_some_and(|r| may_hold_key(&r.key, &body))))
-        .then(|| serde_json::from_slice::<Value>(&body).ok())
-        .flatten();
+        let inside = match rule {
+            None => look_inside(&body),
+            Some(rule) if is_json(&gather.headers) && may_hold_key(&rule.key, &body) => {
+                look_inside(&body)
+            }
+            Some(_) => Inside::Nothing,
+        };
+        // Two members of one name, say: a rule or a key may hide behind the one that is not read.
+        if matches!(inside, Inside::Unreadable) && is_json(&gather.headers) {
+            let refusal = KeyError::Invalid(key::reason::BODY_UNREADABLE);
+            return Understood::Refuse(gather.route, refusal.into());
+        }
+        let json = match inside {
+            Inside::Json(json) => Some(json),
+            Inside::Unreadable | Inside::Nothing => None,
+        };
         let chosen = match gather.route {
             Some(chosen) => chosen,
             None => match self.choose_by_body(&gather, json.as_ref(), plan) {
@@ -113,7 +124,7 @@ impl Exchange {
             Some(Ok(principal)) => principal,
             None => None,
         };
-        self.judge_age(&key, rule, &gather.headers, now)?;
+        let forgotten = self.judge_age(&key, rule, &gather.headers, now)?;
         let operation =
             OperationId::new(&plan.namespace, tenant.as_bytes(), &rule.id, key.as_bytes());
         let fingerprint =
@@ -130,11 +141,13 @@ impl Exchange {
             Mode::Enforce if !enforced(&operation, plan.enforce_fraction) => Mode::Observe,
             mode => mode,
         };
+        let tenant_digest = tenant.digest();
         Ok(Some(Box::new(Attempt {
             route: chosen.index,
             mode,
             operation,
-            tenant_bucket: tenant.digest().bucket(),
+            tenant_bucket: tenant_digest.bucket(),
+            tenant_digest,
             tenant,
             key,
             headers: gather.headers,
@@ -142,31 +155,36 @@ impl Exchange {
             principal,
             fingerprint,
             owner,
+            forgotten,
             started_us: gather.started_us,
             wait_until: None,
             reread_at: 0,
         })))
     }
 
-    /// Verifiable age: refused even where every record is gone.
+    /// Verifiable age: too old is refused even where every record is gone. Otherwise: whether the
+    /// operation may be older than what the store remembers.
     fn judge_age(
         &self,
         key: &Key,
         rule: &Route,
         headers: &Headers,
         now: Moment,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let Some(kind) = &rule.key_time else {
-            return Ok(());
+            return Ok(false);
         };
         let age = key::embedded_time_ms(key, kind, headers)?;
         let remembered = rule
             .replay
             .ttl_ms
             .saturating_add(rule.replay.tombstone_ttl_ms);
-        match age.judge(now.wall_ms(), remembered)? {
-            Timeliness::Timely => Ok(()),
-            Timeliness::TooLate => Err(Refusal::because(Code::KeyExpired, "key_time")),
+        match (age.judge(now.wall_ms(), remembered)?, age) {
+            (Timeliness::TooLate, _) => Err(Refusal::because(Code::KeyExpired, "key_time")),
+            (Timeliness::Timely, KeyAge::Created(at)) => {
+                Ok(self.policy.remembers_since.is_some_and(|since| at < since))
+            }
+            (Timeliness::Timely, KeyAge::Deadline(_)) => Ok(false),
         }
     }
 }
@@ -187,6 +205,22 @@ pub(super) fn fingerprint_of<T>(
         principal,
         body,
     })
+}
+
+/// A body as rules and keys see it.
+enum Inside {
+    Json(Value),
+    /// Not JSON, or JSON that two readers may read in two ways.
+    Unreadable,
+    Nothing,
+}
+
+/// Whatever the media type says: an upstream may read JSON all the same.
+fn look_inside(body: &[u8]) -> Inside {
+    if body.is_empty() {
+        return Inside::Nothing;
+    }
+    crate::config::json_value(body).map_or(Inside::Unreadable, Inside::Json)
 }
 
 /// Parsing a body costs more than looking for the member's name in it. A name may also be written

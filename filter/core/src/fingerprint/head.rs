@@ -17,6 +17,7 @@
 use super::hash::frame;
 use super::{Form, Request, query};
 use crate::http::Headers;
+use crate::order;
 use crate::plan::FingerprintRule;
 use std::borrow::Cow;
 
@@ -65,7 +66,7 @@ pub(super) fn header_names(rule: &FingerprintRule) -> Vec<String> {
         .iter()
         .map(|n| n.to_ascii_lowercase())
         .collect();
-    names.sort_unstable();
+    order::sort_by(&mut names, Ord::cmp);
     names.dedup();
     names
 }

@@ -11,6 +11,7 @@
 //! memory, and it keeps the last of two equal names without a word.
 
 use super::number::{Literals, survives};
+use crate::order::sort_by;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -208,7 +209,7 @@ impl<'de> Visitor<'de> for &mut Reader<'_> {
         while let Some(Name(name)) = members.next_key()? {
             nodes.push((name, members.next_value_seed(&mut *self)?));
         }
-        nodes.sort_unstable_by(|a, b| order(&a.0, &b.0));
+        sort_by(&mut nodes, |a, b| order(&a.0, &b.0));
         let twice = nodes
             .iter()
             .zip(nodes.iter().skip(1))

@@ -41,6 +41,7 @@ mod pointer;
 mod query;
 
 use crate::http::Headers;
+use crate::order;
 use crate::plan::{BodyMode, DigestAlgorithm, FingerprintRule};
 use hash::Hasher;
 
@@ -340,7 +341,7 @@ fn settings(rule: &FingerprintRule, trusted: Option<&str>) -> [u8; 8] {
 /// Each item once, in octet order.
 fn sorted(items: &[String]) -> Vec<&str> {
     let mut sorted: Vec<&str> = items.iter().map(String::as_str).collect();
-    sorted.sort_unstable();
+    order::sort_by(&mut sorted, Ord::cmp);
     sorted.dedup();
     sorted
 }

@@ -15,6 +15,7 @@
 //! ```
 
 use super::hash::frame;
+use crate::order;
 
 /// Length-framed parts; `None` where the body is not strictly of the form.
 pub(super) fn canonical(content_type: &[u8], body: &[u8]) -> Option<Vec<u8>> {
@@ -78,7 +79,7 @@ fn push_part(out: &mut Vec<u8>, part: &[u8]) -> Option<()> {
         }
         lines.push((name.to_ascii_lowercase(), value));
     };
-    lines.sort_by(|a, b| a.0.cmp(&b.0));
+    order::sort_by(&mut lines, |a, b| a.0.cmp(&b.0));
     out.extend_from_slice(&(lines.len() as u64).to_be_bytes());
     for (name, value) in &lines {
         frame(out, name);

@@ -12,6 +12,7 @@
 //! differ; empty members (`a&&b`, a lone `?`) are nothing.
 
 use super::hash::frame;
+use crate::order;
 
 /// Length-framed members in canonical order.
 pub(super) fn canonical(query: &[u8]) -> Vec<u8> {
@@ -39,7 +40,7 @@ pub(super) struct Member {
 pub(super) fn sorted(members: Vec<Member>) -> Vec<u8> {
     let mut members: Vec<_> = members.iter().map(|m| (root(&m.name), m)).collect();
     // A stable sort: what has the same root keeps its order.
-    members.sort_by_key(|(root, _)| *root);
+    order::sort_by(&mut members, |a, b| a.0.cmp(b.0));
     let mut out = Vec::new();
     for (_, member) in members {
         frame(&mut out, &member.name);

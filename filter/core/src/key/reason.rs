@@ -33,6 +33,7 @@ reasons! {
     LINES_DIFFER = "lines_differ", "The header is repeated with different keys.";
     PLACES_DIFFER = "places_differ", "The header and the body name different keys.";
     NOT_A_STRING = "not_a_string", "The key in the body is not a JSON string.";
+    BODY_UNREADABLE = "body_unreadable", "The body that may hold the key is not JSON that reads one way only.";
     FORMAT = "format", "The key has none of the forms that this route takes.";
     PADDED = "padded", "The key is base64 with padding; send it without the equals signs.";
     UUID_NIL = "uuid_nil", "The key is the nil UUID, which no generator makes.";

@@ -10,6 +10,7 @@
 //! [`MAX_OCTETS`] and [`MAX_RANGES`]; what lies beyond is not looked at.
 
 use super::lang::Language;
+use crate::order;
 
 /// Octets looked at over all lines. Browsers send fewer than 100.
 const MAX_OCTETS: usize = 1024;
@@ -29,7 +30,7 @@ struct Range<'a> {
 pub fn negotiate(lines: &[&[u8]]) -> Language {
     let mut ranges = parse(lines);
     // Stable: equal weights keep the client's order.
-    ranges.sort_by_key(|range| std::cmp::Reverse(range.weight));
+    order::sort_by(&mut ranges, |a, b| b.weight.cmp(&a.weight));
     let excluded = |language: Language| {
         ranges
             .iter()

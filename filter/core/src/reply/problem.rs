@@ -53,11 +53,10 @@ pub fn render(problem: &Problem<'_>, accept_language: &[&[u8]]) -> LocalReply {
         problem.code.default_status()
     };
 
-    let mut body: Map<String, Value> = problem
-        .members
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect();
+    let mut body = Map::new();
+    for (name, value) in &problem.members {
+        body.insert((*name).to_owned(), value.clone());
+    }
     // After the extensions, so that these win.
     let own = [
         ("type", Some(type_uri(problem.code).into())),
@@ -89,8 +88,9 @@ pub fn render(problem: &Problem<'_>, accept_language: &[&[u8]]) -> LocalReply {
     LocalReply {
         status,
         headers,
-        // `Display` of a JSON value cannot fail, `to_vec` would have to be unwrapped.
-        body: Value::Object(body).to_string().into_bytes(),
+        // Cannot fail: every name is a string, and nothing is written to. `Display` would bring the
+        // indented form into the module, too.
+        body: serde_json::to_vec(&body).unwrap_or_default(),
     }
 }
 

@@ -95,8 +95,29 @@ fn create(claim: &Claim, now: u64, generation_before: u64) -> (Change, Reply) {
     if claim.tenant_quota == Some(0) {
         return (Change::Keep, Reply::Full(Full::Tenant));
     }
-    let record = Box::new(claimed(claim, now, generation_before));
+    let mut record = Box::new(claimed(claim, now, generation_before));
+    if claim.forgotten {
+        forget(&mut record, now);
+        return (Change::Put(record.clone()), Reply::Current(record));
+    }
     (Change::Put(record.clone()), Reply::Claimed(record))
+}
+
+/// The operation may have run before the store's memory began: it is unknown, and nobody's.
+fn forget(record: &mut Record, now: u64) {
+    let evidence = Evidence::named("restart");
+    record.state = State::Unknown {
+        owner: None,
+        evidence: evidence.clone(),
+        at: now,
+    };
+    let write = record
+        .history
+        .events()
+        .first()
+        .map_or(WriteId(0), |e| e.write);
+    record.history = History::default();
+    record.log(now, Status::Absent, Source::Restart, write, Some(evidence));
 }
 
 /// The record that a claim makes. The generation is the store's time, so that it rises even across
@@ -142,20 +163,21 @@ fn meet(record: &Record, claim: &Claim, now: u64) -> (Change, Reply) {
         View::Pending { .. } if record.owner() == Some(claim.owner) => {
             (Change::Keep, Reply::Claimed(Box::new(record.clone())))
         }
-        View::Unknown { .. } => note_unknown(record, now),
+        View::Unknown { .. } => note_unknown(record, claim_write(claim.owner), now),
         _ => (Change::Keep, Reply::Current(Box::new(record.clone()))),
     }
 }
 
-/// Writes what a reader computed, and that an attempt was seen: both move the unknown window.
-fn note_unknown(record: &Record, now: u64) -> (Change, Reply) {
+/// Writes what a reader computed, and that an attempt was seen: both move the unknown window. The
+/// write is the claim's, so that its attempt, and no other, knows that it was the first to see it.
+fn note_unknown(record: &Record, write: WriteId, now: u64) -> (Change, Reply) {
     let written = matches!(record.state, State::Unknown { .. });
     if written && now.saturating_sub(record.last_seen) < SEEN_EVERY_MS {
         return (Change::Keep, Reply::Current(Box::new(record.clone())));
     }
     let mut next = record.clone();
     if !written {
-        materialise_unknown(&mut next, Source::Reader, note_write(record), now);
+        materialise_unknown(&mut next, Source::Reader, write, now);
     }
     next.last_seen = now;
     next.bump();
@@ -196,7 +218,10 @@ fn take_over(
         return (Change::Keep, Reply::Claimed(Box::new(record.clone())));
     }
     let unknown = matches!(record.view(now), View::Unknown { .. });
-    if !unknown || record.version != expect {
+    // A token starts one incarnation: its holder cannot take over from itself, which would begin
+    // the same versions again.
+    let itself = claim.owner.incarnation() == record.version.incarnation;
+    if !unknown || itself || record.version != expect {
         return (Change::Keep, look(Some(record), now));
     }
     if now > claim.not_after {
@@ -456,3 +481,7 @@ impl Target {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod tests;

@@ -74,6 +74,9 @@ pub struct Claim {
     pub traceparent: Option<String>,
     /// Retention.
     pub windows: Windows,
+    /// The key is older than what this store remembers: an absent operation may have run before the
+    /// restart, so its record begins as unknown, and nobody runs it.
+    pub forgotten: bool,
 }
 
 /// A fenced change (rule 2).

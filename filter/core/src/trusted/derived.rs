@@ -13,7 +13,7 @@
 use super::signature::{SIGNATURE_HEADER, Signer};
 use super::visible;
 use crate::http::Line;
-use crate::ids::OperationId;
+use crate::ids::{OperationId, hex_of};
 use sha2::{Digest as _, Sha256};
 
 /// The longest attempt id that is passed on, octets. Trace ids are 16 to 64 characters.
@@ -74,7 +74,7 @@ pub fn lines(
         ("generation", derived.generation.to_string().into_bytes()),
         ("tenant", visible(derived.tenant)),
         ("route", visible(derived.route.as_bytes())),
-        ("key-hash", hex::encode(derived.key_hash).into_bytes()),
+        ("key-hash", hex_of(derived.key_hash).into_bytes()),
         (
             "claimed-at",
             derived.claimed_at_unix_ms.to_string().into_bytes(),

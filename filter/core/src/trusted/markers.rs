@@ -7,7 +7,7 @@ use super::reserved::is;
 use super::visible;
 use crate::envelope::POLICY_HEADER;
 use crate::http::Line;
-use crate::ids::OperationId;
+use crate::ids::{OperationId, hex_of};
 use std::time::{Duration, UNIX_EPOCH};
 
 const REPLAYED: &str = "idempotent-replayed";
@@ -56,7 +56,7 @@ pub fn markers(facts: &Markers<'_>) -> Vec<Line> {
             Some(visible(facts.status.as_bytes())).filter(|v| !v.is_empty()),
         ),
         (OPERATION, facts.operation.map(|id| id.hex().into_bytes())),
-        (RESULT, facts.result.map(|d| hex::encode(d).into_bytes())),
+        (RESULT, facts.result.map(|d| hex_of(d).into_bytes())),
         (EXPIRES, facts.expires_unix_ms.map(http_date)),
         (FIRST_RESPONSE, first_response.map(http_date)),
     ]

@@ -34,6 +34,7 @@
 
 use super::reserved::is_derived;
 use crate::http::{Headers, Line};
+use crate::order;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
@@ -129,7 +130,7 @@ impl Signer {
             .iter()
             .map(|(n, v)| (n.as_slice(), v.as_slice()))
             .collect();
-        lines.sort_unstable();
+        order::sort_by(&mut lines, Ord::cmp);
         let text = self.text(&lines, method, path, now_unix_s);
         let digest = self
             .active
@@ -227,7 +228,7 @@ fn signed_lines(headers: &Headers) -> Option<Vec<(&[u8], &[u8])>> {
         }
         lines.push((name.as_slice(), value.as_slice()));
     }
-    lines.sort_unstable();
+    order::sort_by(&mut lines, Ord::cmp);
     let repeated = lines.windows(2).any(|pair| match pair {
         [(a, _), (b, _)] => a == b,
         _ => false,

@@ -15,7 +15,6 @@ pub(super) use path::template;
 use super::error::Report;
 use super::model::Config;
 use crate::plan::Plan;
-use std::collections::BTreeSet;
 
 /// (problem, remedy).
 pub(super) type Wrong = (String, String);
@@ -63,13 +62,4 @@ fn take<T>(report: &mut Report, path: String, found: Result<T, Wrong>) {
     if let Err((problem, remedy)) = found {
         report.push(path, problem, remedy);
     }
-}
-
-/// The first element that was there before.
-fn repeated<T: Ord>(items: &[T]) -> Option<(usize, &T)> {
-    let mut seen = BTreeSet::new();
-    items
-        .iter()
-        .enumerate()
-        .find(|(_, item)| !seen.insert(*item))
 }

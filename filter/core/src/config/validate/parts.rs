@@ -1,6 +1,6 @@
 //! The parts that routes and `defaults` share, each member by itself.
 
-use super::{Wrong, names, repeated, take};
+use super::{Wrong, names, take};
 use crate::config::classes;
 use crate::config::duration::Millis;
 use crate::config::error::{Report, index, join, nearest, quote};
@@ -10,6 +10,7 @@ use crate::config::model::{
     RouterRetries, Unknown, Upstream,
 };
 use crate::config::size::{self, Size};
+use crate::order::repeated;
 use crate::reply::Code;
 use std::collections::BTreeMap;
 
@@ -151,7 +152,7 @@ fn key(path: &str, key: &Key, report: &mut Report) {
                 "accepts no key at all",
                 "write forms such as [uuid, base64url]",
             );
-        } else if let Some((at, _)) = repeated(formats) {
+        } else if let Some(at) = repeated(formats) {
             report.push(index(&path, at), "is there already", "name each form once");
         }
     }
@@ -173,7 +174,7 @@ fn headers(path: &str, list: &[String], report: &mut Report) {
         take(report, index(path, at), names::header(header));
     }
     let lower: Vec<String> = list.iter().map(|h| h.to_ascii_lowercase()).collect();
-    if let Some((at, _)) = repeated(&lower) {
+    if let Some(at) = repeated(&lower) {
         report.push(index(path, at), "is there already", "name each header once");
     }
 }

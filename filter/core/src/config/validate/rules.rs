@@ -1,9 +1,10 @@
 //! Rules: their ids, what they match, and whether each can be reached.
 
-use super::{names, parts, path, repeated, take};
+use super::{names, parts, path, take};
 use crate::config::error::{Report, index, join, quote};
 use crate::config::matching;
 use crate::config::model::{Match, PathMatch, Route};
+use crate::order::repeated;
 use crate::plan::Plan;
 
 /// One rule by itself.
@@ -69,7 +70,7 @@ fn matches(at: &str, m: &Match, report: &mut Report) {
                 "names no method",
                 "leave it out for every method that writes",
             );
-        } else if let Some((i, _)) = repeated(methods) {
+        } else if let Some(i) = repeated(methods) {
             report.push(index(&at, i), "is there already", "name each method once");
         }
     }

@@ -1,9 +1,10 @@
 //! Everything outside of routes and defaults.
 
-use super::{Wrong, names, repeated, take};
+use super::{Wrong, names, take};
 use crate::config::error::{Report, index, join, quote};
 use crate::config::model::{Config, EnvSecret, Limits, SharedData, Signing, Source, Tenant};
 use crate::config::size::{self, Size};
+use crate::order::repeated;
 
 /// Less cannot hold a table with a useful number of slots.
 const MIN_BUDGET: u64 = 64 << 10;
@@ -19,7 +20,9 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     {
         report.push(
             "enforce_fraction",
-            format!("{fraction} is not a share"),
+            // As JavaScript writes it: `{}` would bring the standard library's own writer of doubles
+            // into the module for this one sentence.
+            format!("{} is not a share", ryu_js::Buffer::new().format(fraction)),
             "write a number from 0 (observe all) to 1 (enforce all)",
         );
     }
@@ -114,14 +117,13 @@ fn tenant(tenant: &Tenant, report: &mut Report) {
     for (at, s) in sources.iter().enumerate() {
         source(&index("tenant.sources", at), s, report);
     }
-    let flat: Vec<String> = sources
-        .iter()
-        .map(|s| {
-            let header = s.header.as_ref().map(|h| h.to_ascii_lowercase());
-            format!("{header:?} {:?} {:?}", s.metadata, s.property)
-        })
-        .collect();
-    if let Some((at, _)) = repeated(&flat) {
+    let parts = |s: &Source| {
+        let header = s.header.as_ref().map(|h| h.to_ascii_lowercase());
+        let metadata = s.metadata.clone().map(|m| (m.filter, m.path));
+        (header, metadata, s.property.clone())
+    };
+    let all: Vec<_> = sources.iter().map(parts).collect();
+    if let Some(at) = repeated(&all) {
         report.push(
             index("tenant.sources", at),
             "is there already",

@@ -3,9 +3,9 @@
 use super::bodies::Address;
 use super::bucket::{Answer, Bucket, Damaged, Found, Head, OPEN};
 use super::memory::{HostError, SharedData, TRIES, contended, fetch, put};
+use super::replay::{Memo, ends};
 use super::{Shape, Table, quota};
-use crate::ids::OperationId;
-use crate::record::{Outcome, Record, Replayable, State, View, decode, encode};
+use crate::record::{Outcome, Record, Replayable, State, decode, encode};
 use crate::store::contract::{self, Change};
 use crate::store::{Action, Full, Op, Reply, Target, Transition};
 
@@ -14,17 +14,8 @@ use crate::store::{Action, Full, Op, Reply, Target, Transition};
 /// served.
 const GRACE_MS: u64 = 5_000;
 
-/// Where the answer of the operation last seen is. Only a hint: the address names claim and write,
-/// so that what is found there is that answer or nothing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Memo {
-    address: Address,
-    length: u32,
-    until: u64,
-}
-
 /// Why a step has no reply of the contract.
-enum Fault {
+pub(super) enum Fault {
     Host(HostError),
     Damaged,
 }
@@ -74,90 +65,6 @@ impl Table {
         self.quotas |= step.counted;
         reply
     }
-
-    fn body(
-        &self,
-        shape: &Shape,
-        sd: &mut impl SharedData,
-        operation: &OperationId,
-        incarnation: u64,
-        now: u64,
-    ) -> Reply {
-        if let Some(memo) = self.memo
-            && memo.address.operation == *operation
-            && memo.address.incarnation == incarnation
-            && now < memo.until
-            && let Ok(Some(answer)) = shape
-                .bodies
-                .get(sd, &memo.address, memo.length as usize, now)
-        {
-            return Reply::Body(Some(answer));
-        }
-        read_body(shape, sd, operation, incarnation, now).unwrap_or_else(Into::into)
-    }
-}
-
-fn read_body(
-    shape: &Shape,
-    sd: &mut impl SharedData,
-    operation: &OperationId,
-    incarnation: u64,
-    now: u64,
-) -> Result<Reply, Fault> {
-    let mut missed = None;
-    for _ in 0..TRIES {
-        let (head, record) = match look(shape, sd, operation, now)? {
-            Ok(there) => there,
-            Err(reply) => return Ok(reply),
-        };
-        let replayable = match record.view(now) {
-            View::Completed(outcome) | View::Accepted(outcome) => outcome.replay == Replayable::Yes,
-            _ => false,
-        };
-        if !replayable || record.version.incarnation != incarnation {
-            return Ok(Reply::Current(Box::new(record)));
-        }
-        // Missing twice under the same record: it is not there. Missing once may be a race with
-        // whoever replaced an acceptance by the final answer.
-        let Some(answer) = head.answer.filter(|a| missed != Some(*a)) else {
-            return Ok(Reply::Body(None));
-        };
-        let address = Address {
-            operation: *operation,
-            incarnation,
-            write: answer.write,
-        };
-        let found = shape
-            .bodies
-            .get(sd, &address, answer.length as usize, now)?;
-        if found.is_some() {
-            return Ok(Reply::Body(found));
-        }
-        missed = Some(answer);
-    }
-    Err(contended().into())
-}
-
-/// The live entry of an operation, or what a read answers in its place.
-fn look(
-    shape: &Shape,
-    sd: &mut impl SharedData,
-    operation: &OperationId,
-    now: u64,
-) -> Result<Result<(Head, Record), Reply>, Fault> {
-    let index = shape.geometry.bucket(&shape.seed, operation);
-    let (value, _) = fetch(sd, &Shape::bucket_key(index))?;
-    Ok(match Bucket::read(&value)?.find(operation, now) {
-        Found::Nothing => Err(Reply::Absent),
-        Found::Tombstone { unresolved } => Err(Reply::Expired { unresolved }),
-        Found::Entry(head, octets) => {
-            let record = decode(octets).map_err(|_| Fault::Damaged)?;
-            match contract::apply(Some(&record), &Action::Read, now).1 {
-                Reply::Current(_) => Ok((head, record)),
-                reply => Err(reply),
-            }
-        }
-    })
 }
 
 /// A step under way: what it has done besides the bucket, over all of its tries.
@@ -199,34 +106,29 @@ impl<'a> Step<'a> {
             };
             let (change, reply) = contract::apply(current.as_ref(), &self.op.action, self.now);
             let old = head.zip(current.as_ref());
-            let mut draft = bucket.draft(self.now);
-            let (reply, answer) = match change {
+            let (draft, reply, answer) = match change {
                 Change::Keep => return Ok(self.without_write(sd, reply, old)),
                 Change::Delete => {
+                    let mut draft = bucket.draft(self.now);
                     draft.remove(&id);
-                    (reply, None)
+                    (draft, reply, None)
                 }
                 Change::Put(record) => {
                     let next = self.with_answer(sd, reply, record, old)?;
-                    let limit = self.limit(old.is_none());
                     let counted =
                         head.map_or(self.counted || self.quota().is_some(), |h| h.counted);
                     let entry = Head::of(id, &next.record, next.answer, counted);
+                    let mut draft = bucket.draft(self.now);
                     draft.put(entry, encode(&next.record));
-                    if draft.charged(geometry.tombstones_cap) > limit {
-                        let reply = match old {
-                            None => Reply::Full(Full::Store),
-                            // Only a settled record grows beyond what it is charged: by the
-                            // evidence of a late answer, which is then in the reply alone.
-                            Some((_, record)) => Reply::Stale(Box::new(record.clone())),
-                        };
+                    if draft.charged(geometry.tombstones_cap) > self.limit(old.is_none()) {
+                        let reply = no_room(old);
                         return Ok(self.without_write(sd, reply, old));
                     }
                     if old.is_none() && !self.count(sd)? {
                         return Ok(self.without_write(sd, Reply::Full(Full::Tenant), old));
                     }
                     self.remember(&next.record, &entry);
-                    (next.reply, next.answer)
+                    (draft, next.reply, next.answer)
                 }
             };
             if put(sd, &key, &draft.write(), seen)? {
@@ -422,17 +324,18 @@ impl<'a> Step<'a> {
     }
 }
 
+/// An open operation was charged its largest record when it was claimed, so only two things find no
+/// room: a new one, and the evidence of a late answer, which is then in the caller's hands alone.
+fn no_room(old: Option<(Head, &Record)>) -> Reply {
+    match old {
+        Some((head, record)) if !head.is_open() => Reply::Stale(Box::new(record.clone())),
+        _ => Reply::Full(Full::Store),
+    }
+}
+
 fn outcome(record: &Record) -> Option<&Outcome> {
     match &record.state {
         State::Completed { outcome, .. } | State::Accepted { outcome, .. } => Some(outcome),
         _ => None,
-    }
-}
-
-/// Until when the record's answer may be served.
-fn ends(record: &Record) -> u64 {
-    match &record.state {
-        State::Accepted { deadline, .. } => (*deadline).min(record.expires_at()),
-        _ => record.expires_at(),
     }
 }

@@ -51,6 +51,10 @@ impl Bodies {
     }
 
     /// Writes an answer; `false`: no room, and nothing of it remains.
+    ///
+    /// The same write by two workers at once (a repeat beside its original) writes the same octets.
+    /// Should one of them find no room where the other has, the record may end up without its answer:
+    /// a missing answer, never another one.
     pub(super) fn put(
         &self,
         sd: &mut impl SharedData,

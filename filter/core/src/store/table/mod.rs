@@ -5,10 +5,10 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `idempo/1/meta` | shape, seed and start of the table ([`meta`]) |
-//! | `idempo/1/r/<n>` | the records and packed tombstones that hash there ([`bucket`]) |
-//! | `idempo/1/b/<n>` | chunks of recorded answers ([`bodies`], [`pile`]) |
-//! | `idempo/1/t/<n>` | tenants' counters, where a quota is configured ([`quota`]) |
+//! | `idempo/1/meta` | shape, seed and start of the table (`meta`) |
+//! | `idempo/1/r/<n>` | the records and packed tombstones that hash there (`bucket`) |
+//! | `idempo/1/b/<n>` | chunks of recorded answers (`bodies`, `pile`) |
+//! | `idempo/1/t/<n>` | tenants' counters, where a quota is configured (`quota`) |
 //! | `idempo/1/c/<n>` | the replay cache in front of a remote store ([`cache`]) |
 //!
 //! **A step is one `get` and at most one compare-and-swap of one bucket.** Everything that decides
@@ -17,11 +17,17 @@
 //! What lies elsewhere is written before (an answer, a tenant's count) and is worth nothing until the
 //! bucket names it.
 //!
-//! **Budgets hold at every moment.** Each key has a cap ([`geometry`]); an open operation is charged
+//! **Budgets hold at every moment.** Each key has a cap (`geometry`); an open operation is charged
 //! the largest record there is from its claim on, so that what runs can always be recorded. Nothing is
 //! evicted: what does not fit is refused (a claim) or remembered without its answer (rule 7). Besides
 //! the budgets there are the counters (at most 1 MiB), `meta` (56 octets), and what the host itself
 //! spends per key.
+//!
+//! **How much fits.** A settled operation takes some 350 octets of the records' budget and its
+//! answer's of the other; one that runs is charged 2.1 KiB. Operations spread over buckets by chance,
+//! so a few meet a full bucket before the table is full: with the default budgets and 2 000 operations
+//! under way, one claim in ten million at half full, one in forty thousand at 60 %, one in five hundred
+//! at 70 %. Alert on [`SweepReport::used_ratio`] from 0.6 on.
 //!
 //! **No cost grows with the number of stored operations**: a step reads one bucket, a sweep walks at
 //! the pace it is told.
@@ -40,9 +46,13 @@ mod meta;
 mod octets;
 mod pile;
 mod quota;
+mod replay;
 mod sweep;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use tests::support as testing;
 
 pub use cache::Cache;
 pub use geometry::Geometry;
@@ -61,7 +71,7 @@ pub struct Table {
     wanted: Geometry,
     shape: Option<Shape>,
     /// The last answer that a record named: a replay asks for it in the next step.
-    memo: Option<apply::Memo>,
+    memo: Option<replay::Memo>,
     /// Whether a counted record was ever met, so that recounts are worth their calls.
     quotas: bool,
     recount: Option<(u32, quota::Recount)>,

@@ -4,20 +4,23 @@ use super::super::fake::Fake;
 use super::support::*;
 use crate::store::*;
 
-/// The whole million takes a release build; a debug build does a part of it.
-const OPERATIONS: u32 = if cfg!(debug_assertions) {
-    30_000
-} else {
-    1_000_000
-};
-
 #[test]
 fn none_runs_twice_within_its_windows_and_memory_stays_bounded() {
+    churn(15_000);
+}
+
+#[test]
+#[ignore = "half a minute in a release build"]
+fn a_million() {
+    churn(1_000_000);
+}
+
+fn churn(operations: u32) {
     let sd = &mut Fake::new();
     let store = budgets(12 << 20, 8 << 20, 2 << 20);
     let mut table = opened(sd, &store);
     let (mut next_bucket, mut refused, mut gone) = (0, 0_u32, 0_u32);
-    for n in 0..OPERATIONS {
+    for n in 0..operations {
         // 5 000 operations a second; 1 s of replay and 1 s of tombstone.
         let now = u64::from(n) / 5;
         let mut first = claim(n.into());
@@ -42,7 +45,12 @@ fn none_runs_twice_within_its_windows_and_memory_stays_bounded() {
         let age = n.wrapping_mul(2_654_435_761) % 12_000;
         if let Some(earlier) = n.checked_sub(age) {
             let passed = now - u64::from(earlier) / 5;
-            let reply = table.apply(sd, &op(earlier, Action::Read), now);
+            let again = if passed < 2_000 {
+                Action::Claim(claim(1))
+            } else {
+                Action::Read
+            };
+            let reply = table.apply(sd, &op(earlier, again), now);
             match (passed, &reply) {
                 (0..1_000, Reply::Current(_)) | (1_000..2_000, Reply::Expired { .. }) => {
                     refused += 1
@@ -58,6 +66,6 @@ fn none_runs_twice_within_its_windows_and_memory_stays_bounded() {
             assert!(sd.bytes() <= (12 << 20) + (8 << 20) + (2 << 20) + 56);
         }
     }
-    assert!(refused > OPERATIONS / 2 && gone > OPERATIONS / 10);
+    assert!(refused > operations / 2 && gone > operations / 50);
     assert!(sd.keys() <= 384 + 512 + 1, "{}", sd.keys());
 }

@@ -25,7 +25,7 @@ fn claim_complete_and_replay() {
             report.bodies_bytes as f64 / 1048576.0,
             report.used_ratio(&geometry),
         );
-        const N: u32 = 5_000;
+        const N: u32 = 1_000;
         let base = 10_000_000;
         let mut measure = |what: &str, f: &mut dyn FnMut(&mut Fake, u32)| {
             sd.cost = Default::default();

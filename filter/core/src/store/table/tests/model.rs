@@ -268,7 +268,7 @@ fn run(script: &[Line], store: &SharedDataStore, bounded: bool) -> Result<(), Te
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn with_room_it_is_the_contract_to_the_letter(script in prop::collection::vec(line(4, 4), 1..80)) {

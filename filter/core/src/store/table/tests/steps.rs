@@ -269,3 +269,124 @@ fn the_first_worker_makes_the_table_and_a_reload_keeps_its_shape() {
     sd.overwrite("idempo/1/meta", b"somebody else's");
     assert_eq!(other.open(&mut sd, 456, [8; 16]), Err(OpenError::Damaged));
 }
+
+/// A host in which something happens just before one call.
+struct Meanwhile<'a, F> {
+    host: &'a mut Fake,
+    calls_before: u32,
+    what: Option<F>,
+}
+
+impl<F: FnOnce(&mut Fake)> Meanwhile<'_, F> {
+    fn host(&mut self) -> &mut Fake {
+        match self.calls_before.checked_sub(1) {
+            Some(left) => self.calls_before = left,
+            None => {
+                if let Some(what) = self.what.take() {
+                    what(self.host);
+                }
+            }
+        }
+        self.host
+    }
+}
+
+impl<F: FnOnce(&mut Fake)> SharedData for Meanwhile<'_, F> {
+    fn get(&mut self, key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
+        self.host().get(key)
+    }
+    fn create(&mut self, key: &str, value: &[u8]) -> Result<bool, HostError> {
+        self.host().create(key, value)
+    }
+    fn replace(&mut self, key: &str, value: &[u8], cas: u32) -> Result<bool, HostError> {
+        self.host().replace(key, value, cas)
+    }
+}
+
+fn accepted(sd: &mut Fake, table: &mut Table) -> Version {
+    table.apply(sd, &op(1, Action::Claim(claim(1))), 0);
+    let accept = Target::Accepted {
+        outcome: outcome(1),
+        deadline_ms: 5_000,
+        blob: Some(answer(1, 100)),
+    };
+    let accept = transition(1, owner_fence(1, 0), accept, Source::Owner);
+    version(&table.apply(sd, &op(1, accept), 1))
+}
+
+fn settle(expect: Version, write: u64) -> Action {
+    let to = Target::Completed {
+        outcome: outcome(write),
+        blob: Some(answer(write, 100)),
+    };
+    let fence = Fence::Version {
+        version: expect,
+        from: vec![Status::Accepted],
+    };
+    transition(write, fence, to, Source::Event)
+}
+
+#[test]
+fn a_reader_overtaken_by_the_final_answer_gets_that() {
+    let (mut sd, mut table) = small();
+    let seen = accepted(&mut sd, &mut table);
+    let mut reader = opened(&mut sd, &budgets(256 << 10, 256 << 10, 64 << 10));
+    let host = &mut Meanwhile {
+        host: &mut sd,
+        calls_before: 1,
+        what: Some(|host: &mut Fake| {
+            let reply = table.apply(host, &op(1, settle(seen, 2)), 2);
+            assert!(matches!(reply, Reply::Applied(_)), "{reply:?}");
+        }),
+    };
+    let incarnation = seen.incarnation;
+    let body = reader.apply(host, &op(1, Action::Body { incarnation }), 2);
+    assert_eq!(body, Reply::Body(Some(answer(2, 100))));
+}
+
+#[test]
+fn the_answer_of_a_writer_that_lost_is_removed_and_the_winners_stays() {
+    for calls_before in 0..4 {
+        let (mut sd, mut table) = small();
+        let seen = accepted(&mut sd, &mut table);
+        let mut winner = opened(&mut sd, &budgets(256 << 10, 256 << 10, 64 << 10));
+        let host = &mut Meanwhile {
+            host: &mut sd,
+            calls_before,
+            what: Some(|host: &mut Fake| {
+                let reply = winner.apply(host, &op(1, settle(seen, 2)), 2);
+                assert!(matches!(reply, Reply::Applied(_)), "{reply:?}");
+            }),
+        };
+        let lost = table.apply(host, &op(1, settle(seen, 3)), 2);
+        assert!(matches!(lost, Reply::Stale(_)), "{calls_before}: {lost:?}");
+        let incarnation = seen.incarnation;
+        let body = table.apply(&mut sd, &op(1, Action::Body { incarnation }), 3);
+        assert_eq!(body, Reply::Body(Some(answer(2, 100))));
+        // One answer of 100 octets, and up to three piles with nothing in them.
+        let report = table.sweep(&mut sd, 3, 0, u32::MAX);
+        assert!(report.bodies_bytes <= 3 * 16 + 40 + 100, "{report:?}");
+    }
+}
+
+#[test]
+fn a_worker_whose_clock_is_behind_still_finds_the_answer() {
+    let mut sd = Fake::new();
+    let store = budgets(256 << 10, 16 << 10, 64 << 10);
+    let mut table = opened(&mut sd, &store);
+    let sd = &mut sd;
+    let geometry = Geometry::of(&store);
+    let bucket = |n: u32| geometry.bucket(&[7; 16], &id(n));
+    let other = (2..).find(|n| bucket(*n) != bucket(1)).unwrap();
+    table.apply(sd, &op(1, Action::Claim(claim(1))), 0);
+    table.apply(sd, &op(1, complete(1, 0, 5, 100)), 0);
+    // Ahead by a little, another worker writes to the same pile.
+    table.apply(sd, &op(other, Action::Claim(claim(2))), 10_001);
+    let reply = table.apply(sd, &op(other, complete(2, 10_001, 6, 100)), 10_001);
+    assert!(matches!(reply, Reply::Applied(_)));
+    let body = Action::Body {
+        incarnation: token(1).incarnation(),
+    };
+    let reply = table.apply(sd, &op(1, body), 9_999);
+    assert_eq!(reply, Reply::Body(Some(answer(5, 100))));
+}

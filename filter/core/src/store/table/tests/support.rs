@@ -42,6 +42,7 @@ pub(crate) fn claim(owner: u64) -> Claim {
         attempt: "9f0c2c1e-6d0a-4b52-9d0f-5a3a5d3a2f11".into(),
         traceparent: None,
         windows: WINDOWS,
+        forgotten: false,
     }
 }
 
