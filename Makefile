@@ -9,6 +9,8 @@ UPSTREAM_PORT ?= 10080
 
 ENVOY_VERSION := 1.40.0
 WASM_TARGET   := wasm32-unknown-unknown
+# Which commit the module says it is (`idempo_build_info`).
+export IDEMPO_GIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # Where cargo builds; cargo reads the same variable.
 CARGO_TARGET_DIR ?= target
 MODULES       := $(CARGO_TARGET_DIR)/$(WASM_TARGET)/release

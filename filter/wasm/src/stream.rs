@@ -4,7 +4,6 @@ use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::failure::VIA_UPSTREAM;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{Op, Reply};
@@ -298,13 +297,9 @@ impl Stream {
         };
         #[cfg(feature = "test-crash")]
         crash::at("response", &headers);
-        // The router puts this header on every answer of an upstream, and on no other: a property
-        // costs more than all else here.
-        let details = if headers.has("x-envoy-upstream-service-time") {
-            VIA_UPSTREAM.to_owned()
-        } else {
-            host::text_property(&["response", "code_details"]).unwrap_or_default()
-        };
+        // Only this property tells an upstream's answer from one that Envoy or another filter made:
+        // any header could have been copied into the latter.
+        let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
         let origin = Origin {
             details: &details,
             attempts: &|| host::number_property(&["upstream", "request_attempt_count"]),

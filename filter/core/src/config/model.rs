@@ -52,7 +52,7 @@ macro_rules! model {
 
         impl Read for $name {
             fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
-                match read::text(value)? {
+                match read::word(value, &[$($word),*])? {
                     $($word => Ok(Self::$variant),)*
                     _ => Err(Fault::Word(&[$($word),*])),
                 }

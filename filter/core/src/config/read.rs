@@ -161,29 +161,52 @@ impl Read for bool {
     }
 }
 
+/// A word of a list. Envoy reads YAML as version 1.1 has it: a bare `off` arrives as `false`.
+pub(super) fn word<'v>(value: &'v Value, known: &[&str]) -> Result<&'v str, Fault> {
+    match value {
+        Value::Bool(false) if known.contains(&"off") => Ok("off"),
+        other => text(other),
+    }
+}
+
+/// A number. Envoy hands on as text what its YAML reader does not take for a 32-bit integer:
+/// fractions, and large numbers.
+fn number<N: std::str::FromStr>(value: &Value, direct: Option<N>) -> Option<N> {
+    let written = || {
+        let text = value.as_str()?;
+        let plain = |b: u8| b.is_ascii_digit() || b == b'.';
+        (!text.is_empty() && text.bytes().all(plain)).then(|| text.parse().ok())?
+    };
+    direct.or_else(written)
+}
+
 impl Read for f64 {
     fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
-        value.as_f64().ok_or(Fault::Shape("a number"))
+        number(value, value.as_f64()).ok_or(Fault::Shape("a number"))
     }
+}
+
+/// Whole numbers up to what doubles carry exactly, whichever way they came.
+fn whole(value: &Value) -> Option<u64> {
+    number(value, value.as_u64()).filter(|n| *n <= super::size::MAX)
 }
 
 impl Read for u64 {
     fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
-        let expected = Fault::Shape("a whole number, 0 or more");
-        value.as_u64().ok_or(expected)
+        whole(value).ok_or(Fault::Shape("a whole number, 0 or more"))
     }
 }
 
 impl Read for u32 {
     fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
-        let read = value.as_u64().and_then(|n| n.try_into().ok());
+        let read = whole(value).and_then(|n| n.try_into().ok());
         read.ok_or(Fault::Shape("a whole number from 0 to 4294967295"))
     }
 }
 
 impl Read for u16 {
     fn read<'v>(value: &'v Value, _: &mut Reader<'v>) -> Result<Self, Fault> {
-        let read = value.as_u64().and_then(|n| n.try_into().ok());
+        let read = whole(value).and_then(|n| n.try_into().ok());
         read.ok_or(Fault::Shape("a whole number from 0 to 65535"))
     }
 }

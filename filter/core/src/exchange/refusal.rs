@@ -165,7 +165,7 @@ impl Exchange {
         let window = replay.ttl_ms.saturating_add(replay.tombstone_ttl_ms);
         (now.wall_ms().saturating_sub(since) < window).then(|| {
             let value = format!("{}; since={}", self.policy.plan.store.name(), since / 1000);
-            (b"idempotency-store".to_vec(), value.into_bytes())
+            (trusted::STORE.as_bytes().to_vec(), value.into_bytes())
         })
     }
 }

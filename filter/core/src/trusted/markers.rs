@@ -17,8 +17,19 @@ const RESULT: &str = "idempotency-result";
 const EXPIRES: &str = "idempotency-expires";
 const FIRST_RESPONSE: &str = "idempotency-first-response";
 
+/// Since when a store that forgets remembers.
+pub const STORE: &str = "idempotency-store";
+
 /// Every marker, in lower case.
-pub const MARKERS: [&str; 6] = [REPLAYED, STATUS, OPERATION, RESULT, EXPIRES, FIRST_RESPONSE];
+pub const MARKERS: [&str; 7] = [
+    REPLAYED,
+    STATUS,
+    OPERATION,
+    RESULT,
+    EXPIRES,
+    FIRST_RESPONSE,
+    STORE,
+];
 
 /// Whether only the filter may say this: a marker, or `idempotency-policy`, which is between
 /// upstream and filter. Ignores case and takes `_` for `-`.
@@ -153,7 +164,8 @@ mod tests {
             expires_unix_ms: Some(0),
             first_response_unix_ms: Some(0),
         });
-        assert_eq!(written.len(), MARKERS.len());
+        // All but the one about the store, which is written where the store is known.
+        assert_eq!(written.len() + 1, MARKERS.len());
         for (name, _) in written {
             assert!(is_marker(&name));
         }

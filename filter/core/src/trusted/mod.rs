@@ -18,7 +18,7 @@ mod reserved;
 mod signature;
 
 pub use derived::{ATTEMPT_MAX, Derived, bounded_attempt, key_hash, lines};
-pub use markers::{MARKERS, Markers, is_marker, markers};
+pub use markers::{MARKERS, Markers, STORE, is_marker, markers};
 pub use reserved::{
     is_derived, is_reserved_request_header, is_router_control, is_router_retry_control,
     is_router_timeout_control,

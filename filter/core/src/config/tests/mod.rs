@@ -50,6 +50,23 @@ fn route(pointer: &str, value: Value) -> crate::plan::Route {
 }
 
 #[test]
+fn what_envoy_makes_of_plain_yaml_is_understood() {
+    let plan = parse_value(with("/mode", json!(false))).unwrap();
+    assert_eq!(plan.mode, Mode::Off);
+    let plan = parse_value(with("/enforce_fraction", json!("0.25"))).unwrap();
+    assert_eq!(plan.enforce_fraction.to_bits(), 0.25_f64.to_bits());
+    let plan = parse_value(with("/limits", json!({"tenant_records": "5000000000"}))).unwrap();
+    assert_eq!(plan.limits.tenant_records, Some(5_000_000_000));
+    for odd in ["", "0x10", "1e3", "NaN", "inf", "-1", "+1", " 1", "1.2.3"] {
+        assert!(
+            parse_value(with("/enforce_fraction", json!(odd))).is_err(),
+            "{odd}"
+        );
+    }
+    assert!(parse_value(with("/mode", json!(true))).is_err());
+}
+
+#[test]
 fn the_minimal_configuration_is_the_same_in_every_form() {
     let [from_json, from_struct] = both(&minimal());
     let plan = from_json.unwrap();

@@ -9,8 +9,9 @@ fn none_runs_twice_within_its_windows_and_memory_stays_bounded() {
     churn(15_000);
 }
 
+/// Natively only: as wasm in Node it takes minutes and shows nothing more.
+#[cfg(not(target_arch = "wasm32"))]
 #[test]
-#[ignore = "half a minute in a release build"]
 fn a_million() {
     churn(1_000_000);
 }
@@ -21,8 +22,8 @@ fn churn(operations: u32) {
     let mut table = opened(sd, &store);
     let (mut next_bucket, mut refused, mut gone) = (0, 0_u32, 0_u32);
     for n in 0..operations {
-        // 5 000 operations a second; 1 s of replay and 1 s of tombstone.
-        let now = u64::from(n) / 5;
+        // 1 000 operations a second; 1 s of replay and 1 s of tombstone.
+        let now = u64::from(n);
         let mut first = claim(n.into());
         first.windows.replay_ms = 1_000;
         first.windows.tombstone_ms = 1_000;
@@ -42,9 +43,9 @@ fn churn(operations: u32) {
             panic!()
         };
         // A duplicate of an earlier one, at any age around its windows.
-        let age = n.wrapping_mul(2_654_435_761) % 12_000;
+        let age = n.wrapping_mul(2_654_435_761) % 2_400;
         if let Some(earlier) = n.checked_sub(age) {
-            let passed = now - u64::from(earlier) / 5;
+            let passed = now - u64::from(earlier);
             let again = if passed < 2_000 {
                 Action::Claim(claim(1))
             } else {

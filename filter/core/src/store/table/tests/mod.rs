@@ -5,7 +5,6 @@ mod damage;
 mod interleaved;
 mod limits;
 #[cfg(not(target_arch = "wasm32"))]
-mod measure;
 #[cfg(not(target_arch = "wasm32"))]
 mod model;
 mod steps;
