@@ -64,8 +64,9 @@ def run(url, body, timeout=10.0):
         if answer:
             status, headers, content = answer
             code = code_of(headers, content)
-            released = headers.get("idempotency-status") == "released"
-            if code == "outcome_unknown":
+            state = headers.get("idempotency-status")
+            released = state == "released"
+            if state == "unknown":
                 sys.exit(f"unknown: ask about operation {headers.get('idempotency-operation')}, do not retry")
             if code and code not in AGAIN:
                 sys.exit(f"refused: {code}: {json.loads(content).get('detail')}")

@@ -44,6 +44,13 @@ impl Metrics {
         }
     }
 
+    /// Changes a gauge that all workers share by this much.
+    pub(crate) fn shift(&self, gauge: Gauge, by: i64) {
+        if let Some(id) = self.id(Metric::Gauge(gauge), GAUGE, &|| gauge.name().into()) {
+            let _ = abi::increment_metric(id, by);
+        }
+    }
+
     /// `idempo_build_info`: always 1, the facts are in the name.
     pub(crate) fn build_info(&self) {
         let version = env!("CARGO_PKG_VERSION").replace('.', "_");

@@ -96,8 +96,11 @@ impl Plugin {
         for stream in streams {
             stream.borrow_mut().tick(now);
         }
-        let backlog = self.vm.work_off(now);
-        self.metrics.gauge(Gauge::WriteBacklog, backlog as u64);
+        // All workers share the gauge, so each adds its own change.
+        match self.vm.work_off(now) {
+            0 => {}
+            change => self.metrics.shift(Gauge::WriteBacklog, change),
+        }
         if let Some(report) = self.vm.sweep(now) {
             self.report(&report);
         }
@@ -125,6 +128,18 @@ impl Plugin {
             self.metrics.gauge(Gauge::UnknownOpen, pass.open_unknown);
             self.metrics
                 .gauge(Gauge::StoreUsedRatio, pass.used_permille);
+            self.metrics
+                .gauge(Gauge::StoreReady, u64::from(pass.damaged == 0));
+            if pass.damaged > 0 {
+                host::log(
+                    Level::Error,
+                    &format!(
+                        "{} parts of the store are damaged: operations there are refused until \
+                         this Envoy restarts",
+                        pass.damaged
+                    ),
+                );
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::reply::LocalReply;
-use idempo_core::store::{Op, Reply};
+use idempo_core::store::Op;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
@@ -133,7 +133,7 @@ impl Stream {
             match effect {
                 Effect::Store(op) => {
                     let reply = plugin.vm().store(&op, now);
-                    self.last = matches!(reply, Reply::Failed(_)).then_some(op);
+                    self.last = Some(op);
                     let mut more = Vec::new();
                     self.exchange.on_store(reply, now, &mut more);
                     queue.extend(more);
@@ -263,16 +263,17 @@ impl Stream {
         if !self.exchange.gathers() {
             return self.request_action();
         }
-        let body = host::buffer(Buffer::Request, size).unwrap_or_default();
+        let body = host::buffer(Buffer::Request, size);
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
-        // A body that the host no longer has would be fingerprinted as another one.
-        if body.len() == size || size == usize::MAX {
-            self.exchange
-                .on_request_progress(body.len() as u64, now, &mut out);
-            self.exchange.on_request_body(body, now, &mut out);
-        } else {
-            self.exchange.on_body_withheld(false, now, &mut out);
+        match body {
+            Some(body) if body.len() == size || size == usize::MAX => {
+                self.exchange
+                    .on_request_progress(body.len() as u64, now, &mut out);
+                self.exchange.on_request_body(body, now, &mut out);
+            }
+            // A body that the host no longer has would be fingerprinted as another one.
+            _ => self.exchange.on_body_withheld(false, now, &mut out),
         }
         self.carry_out(out, now);
         self.request_action()
@@ -321,19 +322,18 @@ impl Stream {
         if held && !end && !self.exchange.held_is_whole(size as u64) {
             return Action::Pause;
         }
-        let Some(chunk) = host::buffer(Buffer::Response, size) else {
+        let chunk = host::buffer(Buffer::Response, size).filter(|chunk| chunk.len() == size);
+        if chunk.is_none() {
+            // Remembered without what the host does not show, never replayed without it.
             self.exchange.on_memory_short();
-            return self.response_action();
-        };
+        }
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
-        self.account(chunk.len() as u64);
+        let octets = chunk.unwrap_or_default();
         self.exchange
-            .on_response_body(&chunk, end || held, now, &mut out);
+            .on_response_body(&octets, end || held, now, &mut out);
         self.carry_out(out, now);
-        if !self.exchange.records() {
-            self.free();
-        }
+        self.account();
         self.response_action()
     }
 
@@ -342,7 +342,7 @@ impl Stream {
         let mut out = Vec::new();
         self.exchange.on_response_trailers(now, &mut out);
         self.carry_out(out, now);
-        self.free();
+        self.account();
         self.response_action()
     }
 
@@ -355,23 +355,18 @@ impl Stream {
         }
     }
 
-    /// Counts octets against the worker's recording memory; beyond it the answer is not kept.
-    fn account(&mut self, more: u64) {
+    /// Counts what is kept of the answer against the worker's recording memory; beyond it the answer
+    /// is not kept.
+    fn account(&mut self) {
         let used = self.plugin.vm().recording();
+        let others = used.get().saturating_sub(self.recording);
+        self.recording = self.exchange.recorded_octets();
         let limit = self.plugin.policy().plan.limits.recording_bytes;
-        if used.get().saturating_add(more) > limit {
+        if others.saturating_add(self.recording) > limit {
             self.exchange.on_memory_short();
-            self.free();
-        } else {
-            used.set(used.get() + more);
-            self.recording += more;
+            self.recording = 0;
         }
-    }
-
-    fn free(&mut self) {
-        let used = self.plugin.vm().recording();
-        used.set(used.get().saturating_sub(self.recording));
-        self.recording = 0;
+        used.set(others.saturating_add(self.recording));
     }
 
     fn on_log(&mut self) {
@@ -382,7 +377,7 @@ impl Stream {
             self.exchange.on_end(&details, now, &mut out);
             self.carry_out(out, now);
         }
-        self.free();
+        self.account();
         if self.registered {
             self.plugin.forget(self.id);
             self.plugin.vm().forget_waiter(self.id);

@@ -22,6 +22,10 @@ const VMS: &str = "idempo/1/vms";
 /// A sweeper that is silent this long is replaced, milliseconds.
 const SWEEPER_LEASE_MS: u64 = 3_000;
 
+/// The first pause between tries of a deferred write, and the longest, milliseconds.
+const FIRST_RETRY_MS: u64 = 200;
+const MAX_RETRY_MS: u64 = 30_000;
+
 /// The backlog's bound: beyond it the oldest write is given up, loudly.
 const MAX_BACKLOG: usize = 4_096;
 
@@ -40,12 +44,23 @@ pub(crate) struct Vm {
     exchanges: Cell<u64>,
     queue: Cell<Option<u32>>,
     waiters: RefCell<HashMap<u32, Waiter>>,
-    backlog: RefCell<VecDeque<Op>>,
+    backlog: RefCell<VecDeque<Deferred>>,
+    /// What the gauge was last told of it.
+    reported_backlog: Cell<usize>,
     sweep: RefCell<Sweep>,
     /// Octets of answers being recorded.
     recording: Cell<u64>,
     /// Some operation was noted as unknown since this Envoy started.
     notes: Cell<bool>,
+}
+
+/// A write that waits. It lives in the VM's memory: a VM that traps loses it, and the operation then
+/// becomes unknown when its lease ends.
+struct Deferred {
+    op: Op,
+    tries: u32,
+    /// Store clock before which it is not tried again.
+    due: u64,
 }
 
 struct Waiter {
@@ -344,26 +359,54 @@ impl Vm {
                 Level::Error,
                 &format!(
                     "the backlog is full: a write of operation {} is given up",
-                    lost.operation
+                    lost.op.operation
                 ),
             );
         }
-        backlog.push_back(op);
+        backlog.push_back(Deferred {
+            op,
+            tries: 0,
+            due: 0,
+        });
     }
 
-    /// Tries the backlog again, each write once. Returns how many are left.
-    pub(crate) fn work_off(&self, now: Moment) -> usize {
-        let due = self.backlog.borrow().len();
-        for _ in 0..due {
-            let Some(op) = self.backlog.borrow_mut().pop_front() else {
+    /// Tries what is due of the backlog again. Returns by how many writes it has grown since the last
+    /// time.
+    pub(crate) fn work_off(&self, now: Moment) -> i64 {
+        let queued = self.backlog.borrow().len();
+        for _ in 0..queued {
+            let Some(mut next) = self.backlog.borrow_mut().pop_front() else {
                 break;
             };
-            match self.store(&op, now) {
-                Reply::Failed(_) => self.backlog.borrow_mut().push_back(op),
-                _ => Self::wake(&op.operation),
+            if now.store_ms < next.due {
+                self.backlog.borrow_mut().push_back(next);
+                continue;
+            }
+            let reply = self.store(&next.op, now);
+            match reply {
+                // Not understood, no room or damaged: the write still waits.
+                Reply::Failed(_) | Reply::Full(_) | Reply::Corrupt => {
+                    let delay = (FIRST_RETRY_MS << next.tries.min(8)).min(MAX_RETRY_MS);
+                    let jitter = next.op.operation.prefix() % (delay / 2).max(1);
+                    next.due = now.store_ms.saturating_add(delay / 2 + jitter);
+                    next.tries = next.tries.saturating_add(1);
+                    self.backlog.borrow_mut().push_back(next);
+                }
+                Reply::Stale(_) if matches!(next.op.action, Action::Transition(_)) => {
+                    host::log(
+                        Level::Error,
+                        &format!(
+                            "operation {} was settled before a write from the backlog came",
+                            next.op.operation
+                        ),
+                    );
+                }
+                _ => Self::wake(&next.op.operation),
             }
         }
-        self.backlog.borrow().len()
+        let (before, left) = (self.reported_backlog.get(), self.backlog.borrow().len());
+        self.reported_backlog.set(left);
+        i64::try_from(left).unwrap_or(0) - i64::try_from(before).unwrap_or(0)
     }
 
     /// Sweeps a part of the table, if this VM is the one that does.

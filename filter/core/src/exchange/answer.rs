@@ -6,6 +6,7 @@ use super::understand::fingerprint_of;
 use super::{Attempt, Effect, Exchange, Field, Level, Moment, Phase, Step};
 use crate::envelope;
 use crate::fingerprint::{self, Comparison, Fingerprint};
+use crate::ids::hex_of;
 use crate::metrics::{Counter, Waited};
 use crate::plan::{Mode, UnknownPolicy};
 use crate::record::{Evidence, Outcome, Record, Replayable, Status, View};
@@ -14,15 +15,23 @@ use crate::store::{Action, Op, Reply};
 use crate::trusted::{self, Markers};
 use serde_json::json;
 
+/// Records met in a row before an attempt gives up: each can honestly be another one, a few times.
+const MOST_MEETINGS: u8 = 8;
+
 impl Exchange {
     /// There is a record that is not this attempt's.
     pub(super) fn answer(
         &mut self,
-        attempt: Box<Attempt>,
+        mut attempt: Box<Attempt>,
         record: Record,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
+        attempt.met = attempt.met.saturating_add(1);
+        if attempt.met > MOST_MEETINGS {
+            let reply = Reply::Failed("the record keeps changing".to_owned());
+            return self.on_store_failure(&attempt, &Step::Reread, &reply, now, out);
+        }
         let view = record.view(now.store_ms);
         if let Some(refusal) = self.refusal_before_state(&attempt, &record, &view) {
             return self.turn_away(&attempt, refusal, now, out);
@@ -127,26 +136,10 @@ impl Exchange {
         }
         let incarnation = record.version.incarnation;
         out.push(Effect::Store(Op {
-            operation: self.recorded_under(&attempt, &record),
+            operation: attempt.found_at,
             action: Action::Body { incarnation },
         }));
         self.phase = Phase::Ask(attempt, Step::Body(Box::new(record), outcome));
-    }
-
-    /// A record found under the route's earlier identity keeps its answer there.
-    fn recorded_under(&self, attempt: &Attempt, record: &Record) -> crate::ids::OperationId {
-        let route = self.route(attempt.route);
-        if route.is_none_or(|r| r.id == record.route) {
-            return attempt.operation;
-        }
-        (0..route.map_or(0, |r| r.previous.len()))
-            .filter(|place| {
-                route
-                    .and_then(|r| r.previous.get(*place))
-                    .is_some_and(|p| p.id == record.route)
-            })
-            .find_map(|place| self.previous_operation(attempt, place))
-            .unwrap_or(attempt.operation)
     }
 
     /// The recorded answer came from the store, or should have.
@@ -161,14 +154,20 @@ impl Exchange {
     ) {
         let blob = match reply {
             Reply::Body(blob) => blob,
+            // The record has moved on since it was read.
+            Reply::Current(record) => return self.answer(attempt, *record, now, out),
+            Reply::Expired { .. } => {
+                let refusal = Refusal {
+                    status: Status::Expired.as_str(),
+                    ..Refusal::because(Code::KeyExpired, "window_over")
+                };
+                return self.turn_away(&attempt, refusal, now, out);
+            }
+            // There was a record a moment ago: its answer is lost, not absent.
+            Reply::Absent | Reply::Corrupt => None,
             other => {
-                return self.on_store_failure(
-                    &attempt,
-                    &Step::Body(Box::new(record), outcome),
-                    &other,
-                    now,
-                    out,
-                );
+                let step = Step::Body(Box::new(record), outcome);
+                return self.on_store_failure(&attempt, &step, &other, now, out);
             }
         };
         let decoded = blob.as_deref().map(envelope::decode);
@@ -180,7 +179,7 @@ impl Exchange {
                 Level::Error,
                 format!(
                     "the recorded answer of operation {} is missing or damaged",
-                    attempt.operation
+                    attempt.found_at
                 ),
             ));
             let refusal = Refusal {
@@ -203,7 +202,7 @@ impl Exchange {
             status: record.state.status().as_str(),
             operation: Some(&attempt.operation),
             result: Some(&outcome.result),
-            expires_unix_ms: Some(now.to_wall_ms(record.expires_at())),
+            expires_unix_ms: record.served_until().map(|at| now.to_wall_ms(at)),
             first_response_unix_ms: Some(outcome.wall_first_response),
         }));
         headers.extend(self.memory_marker(&attempt, now));
@@ -236,8 +235,10 @@ impl Exchange {
             UnknownPolicy::Refuse => false,
             UnknownPolicy::Forward | UnknownPolicy::Retry { .. } => true,
         });
-        // Only under the identity that the record has: a migrated one stays where it is.
-        let own = self.recorded_under(&attempt, record) == attempt.operation;
+        // Only under the identity that the record has: a migrated one stays where it is. And not what
+        // this very attempt has just made unknown, because the store may have forgotten it.
+        let own = attempt.found_at == attempt.operation
+            && record.version.incarnation != attempt.owner.incarnation();
         if again && own && attempt.mode == Mode::Enforce {
             return self.take_over(attempt, record, now, out);
         }
@@ -257,7 +258,7 @@ impl Exchange {
 /// A fingerprint as a conflict report shows it: digest, length, form; no part of a payload.
 fn report(fingerprint: &Fingerprint) -> serde_json::Value {
     json!({
-        "digest": hex::encode(fingerprint.digest),
+        "digest": hex_of(&fingerprint.digest),
         "algorithm": fingerprint.algorithm.as_str(),
         "form": fingerprint.form.as_str(),
         "version": fingerprint.version,

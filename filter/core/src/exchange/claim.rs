@@ -8,7 +8,7 @@ use crate::audit::Transition;
 use crate::ids::OperationId;
 use crate::metrics::{Bypass, ClaimResult, Counter, Histogram, StoreOp, Waited};
 use crate::plan::{InFlightAction, Mode, StoreFailure};
-use crate::record::{Record, Status, View, Windows};
+use crate::record::{Record, Status, Windows};
 use crate::reply::Code;
 use crate::reply::retry_after::{self, Wait};
 use crate::store::{Action, Claim, Full, Op, Reply};
@@ -30,16 +30,19 @@ impl Exchange {
         self.ask_previous(attempt, 0, now, out);
     }
 
+    /// Looks under the route's earlier identities, from that place on, then claims.
     fn ask_previous(
         &mut self,
-        attempt: Box<Attempt>,
+        mut attempt: Box<Attempt>,
         place: usize,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
         let Some(operation) = self.previous_operation(&attempt, place) else {
+            attempt.found_at = attempt.operation;
             return self.ask_claim(attempt, now, out);
         };
+        attempt.found_at = operation;
         out.push(Effect::Store(Op {
             operation,
             action: Action::Read,
@@ -47,11 +50,7 @@ impl Exchange {
         self.phase = Phase::Ask(attempt, Step::Previous(place));
     }
 
-    pub(super) fn previous_operation(
-        &self,
-        attempt: &Attempt,
-        place: usize,
-    ) -> Option<OperationId> {
+    fn previous_operation(&self, attempt: &Attempt, place: usize) -> Option<OperationId> {
         let plan = &self.policy.plan;
         let previous = self.route(attempt.route)?.previous.get(place)?;
         let tenant = match &previous.tenant_default {
@@ -68,10 +67,10 @@ impl Exchange {
         ))
     }
 
-    fn ask_claim(&mut self, attempt: Box<Attempt>, now: Moment, out: &mut Vec<Effect>) {
+    fn ask_claim(&mut self, mut attempt: Box<Attempt>, now: Moment, out: &mut Vec<Effect>) {
+        attempt.started_us = now.wall_us;
         let Some(claim) = self.claim(&attempt, now) else {
-            self.phase = Phase::Pass;
-            return;
+            return self.lost_rule(&attempt, now, out);
         };
         out.push(attempt.op(Action::Claim(claim)));
         self.phase = Phase::Ask(attempt, Step::Claim);
@@ -104,11 +103,11 @@ impl Exchange {
             Phase::Ask(attempt, step) => self.on_answer(attempt, step, reply, now, out),
             Phase::Settle(run, _) => self.on_settled(run, reply, now, out),
             Phase::Run(mut run) => {
-                run.on_renewed(&reply);
+                run.on_renewed();
                 self.phase = Phase::Run(run);
             }
             Phase::Record(mut run, recording) => {
-                run.on_renewed(&reply);
+                run.on_renewed();
                 self.phase = Phase::Record(run, recording);
             }
             other => self.phase = other,
@@ -134,7 +133,9 @@ impl Exchange {
                 self.forward(attempt, &record, ClaimResult::TakenOver, now, out);
             }
             // Released, or vanished: claimed anew, never run unclaimed (rule 4).
-            (Step::Reread | Step::TakeOver, Reply::Absent) => self.ask_claim(attempt, now, out),
+            (Step::Reread | Step::TakeOver, Reply::Absent) => {
+                self.ask_previous(attempt, 0, now, out);
+            }
             (Step::Body(record, outcome), reply) => {
                 self.on_body(attempt, *record, outcome, reply, now, out);
             }
@@ -142,7 +143,7 @@ impl Exchange {
                 if matches!(step, Step::Claim) {
                     self.count_claim(&attempt, ClaimResult::Existing, now, out);
                     if wrote_lapse(&record, attempt.owner) {
-                        let (cause, line) = lapse(&attempt.operation, &record);
+                        let (cause, line) = lapse(&attempt.found_at, &record);
                         out.push(Effect::Count(Counter::Unknown(
                             attempt.route_index(),
                             cause,
@@ -215,16 +216,20 @@ impl Exchange {
         if op == StoreOp::Claim {
             self.count_claim(attempt, ClaimResult::Failed, now, out);
         }
-        // An abandoned claim must leave nothing behind (rule 5).
-        out.push(Effect::Defer(Op {
-            operation: attempt.operation,
-            action: Action::Cancel {
-                owner: attempt.owner,
-            },
-        }));
-        let open = self
-            .route(attempt.route)
-            .is_some_and(|r| r.store_failure == StoreFailure::Open);
+        if op == StoreOp::Claim {
+            // An abandoned claim must leave nothing behind (rule 5).
+            out.push(Effect::Defer(Op {
+                operation: attempt.operation,
+                action: Action::Cancel {
+                    owner: attempt.owner,
+                },
+            }));
+        }
+        // Only where nothing is known of the operation: whatever else is asked, there is a record.
+        let open = matches!(step, Step::Previous(_) | Step::Claim)
+            && self
+                .route(attempt.route)
+                .is_some_and(|r| r.store_failure == StoreFailure::Open);
         if open && attempt.mode == Mode::Enforce {
             out.push(Effect::Count(Counter::Bypass(Bypass::StoreFailure)));
             out.push(Effect::Show(Field::Outcome, "bypassed".to_owned()));
@@ -252,6 +257,12 @@ impl Exchange {
             mode: attempt.mode,
         };
         self.refuse(Some(chosen), Some(attempt), refusal, now, out);
+    }
+
+    /// The plan has no such rule, which cannot be: nothing runs for it.
+    fn lost_rule(&mut self, attempt: &Attempt, now: Moment, out: &mut Vec<Effect>) {
+        let refusal = Refusal::because(Code::Misconfigured, "unknown_rule");
+        self.turn_away(attempt, refusal, now, out);
     }
 
     fn back_off(&self, attempt: &Attempt) -> u32 {
@@ -288,8 +299,7 @@ impl Exchange {
         self.count_claim(&attempt, result, now, out);
         let (Some(claim), Some(rule)) = (self.claim(&attempt, now), self.route(attempt.route))
         else {
-            self.phase = Phase::Pass;
-            return;
+            return self.lost_rule(&attempt, now, out);
         };
         out.push(Effect::Count(Counter::Executed(
             attempt.route_index(),
@@ -360,8 +370,9 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         let Some(rule) = self.route(attempt.route) else {
-            return;
+            return self.lost_rule(&attempt, now, out);
         };
+        attempt.met = 0;
         let wait = rule.in_flight.action == InFlightAction::Wait && attempt.mode == Mode::Enforce;
         match attempt.wait_until {
             Some(until) if now.store_ms < until => {
@@ -371,7 +382,7 @@ impl Exchange {
             Some(_) => self.in_flight(&attempt, lease_left, Waited::TimedOut, now, out),
             None if wait => {
                 attempt.wait_until = Some(now.store_ms.saturating_add(rule.in_flight.timeout_ms));
-                out.push(Effect::Wait(attempt.operation));
+                out.push(Effect::Wait(attempt.found_at));
                 self.phase = Phase::Wait(attempt);
             }
             None => self.in_flight(&attempt, lease_left, Waited::Rejected, now, out),
@@ -414,7 +425,10 @@ impl Exchange {
     pub fn on_wake(&mut self, out: &mut Vec<Effect>) {
         match std::mem::take(&mut self.phase) {
             Phase::Wait(attempt) => {
-                out.push(attempt.op(Action::Read));
+                out.push(Effect::Store(Op {
+                    operation: attempt.found_at,
+                    action: Action::Read,
+                }));
                 self.phase = Phase::Ask(attempt, Step::Reread);
             }
             other => self.phase = other,
@@ -443,9 +457,8 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        debug_assert!(matches!(record.view(now.store_ms), View::Unknown { .. }));
         let Some(claim) = self.claim(&attempt, now) else {
-            return;
+            return self.lost_rule(&attempt, now, out);
         };
         out.push(attempt.op(Action::TakeOver {
             claim,

@@ -1,7 +1,7 @@
 //! Last writes: their replies, streams that end before their time, leases that are renewed.
 
 use super::effects::likeness;
-use super::response::{UPSTREAM_STATUS, evidence_of};
+use super::response::UPSTREAM_STATUS;
 use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
 use crate::audit::{self, Transition};
 use crate::ids::{OperationId, OwnerToken};
@@ -15,7 +15,9 @@ impl Run {
     pub(super) fn transition(&mut self, to: Target) -> Action {
         self.writes = self.writes.saturating_add(1);
         let claim = store::contract::claim_write(self.claim.owner);
-        self.aim = Some(Aim::of(&to));
+        if !matches!(to, Target::Renewed { .. }) {
+            self.aim = Some(Aim::of(&to));
+        }
         Action::Transition(store::Transition {
             write: WriteId(claim.0.wrapping_add(u64::from(self.writes))),
             fence: Fence::Owner {
@@ -42,8 +44,9 @@ impl Run {
         self.renewed_at = now.store_ms;
     }
 
-    pub(super) fn on_renewed(&mut self, _reply: &Reply) {
-        // A refused renewal changes nothing for this attempt: its answer will be fenced, or kept.
+    /// A renewal was answered. A refused one changes nothing for this attempt: its answer will be
+    /// fenced, or kept.
+    pub(super) fn on_renewed(&mut self) {
         self.renewing = false;
     }
 }
@@ -58,27 +61,30 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         let aim = run.aim.take();
-        let to = aim.map_or(Status::Absent, |a| a.status);
         let index = run.attempt.route_index();
-        let (from, result) = match &reply {
-            Reply::Applied(_) | Reply::Cancelled => (Status::Pending, "applied"),
-            Reply::Already(_) => (Status::Pending, "already"),
+        self.mark_settled(&run, &reply, now, out);
+        let (from, to, result) = match &reply {
+            Reply::Applied(record) => (Status::Pending, record.state.status(), "applied"),
+            Reply::Already(record) => (Status::Pending, record.state.status(), "already"),
+            Reply::Cancelled => (Status::Pending, Status::Absent, "applied"),
             Reply::Stale(record) => {
+                let status = record.state.status();
                 out.push(Effect::Count(Counter::LateWrite(index)));
                 out.push(Effect::Log(
                     Level::Error,
                     format!(
-                        "operation {}: the answer came after the operation was settled as {}; \
-                         it is kept as evidence",
+                        "operation {}: a write came after the operation was settled as {}; an \
+                         answer that it carried is kept as evidence",
                         run.attempt.operation,
-                        record.state.status().as_str()
+                        status.as_str()
                     ),
                 ));
-                (record.state.status(), "stale")
+                (status, status, "stale")
             }
             other => {
                 compensate(&run, aim.is_none(), other, out);
-                (Status::Pending, "failed")
+                let to = aim.map_or(Status::Absent, |a| a.status);
+                (Status::Pending, to, "failed")
             }
         };
         if let (
@@ -124,14 +130,15 @@ impl Exchange {
 
     /// The stream is over. `details` is what the host says about its end.
     pub fn on_end(&mut self, details: &str, now: Moment, out: &mut Vec<Effect>) {
+        // Its headers have left, or never will.
+        self.unmarked = None;
         match std::mem::take(&mut self.phase) {
             // Sent, and nothing came back: whatever the reason, nobody knows.
             Phase::Run(mut run) => {
-                let evidence = if details.is_empty() {
-                    Evidence::named("stream_ended")
-                } else {
-                    evidence_of(details)
-                };
+                let evidence = Evidence::named(match details {
+                    "" => "stream_ended",
+                    told => told,
+                });
                 let action = run.transition(Target::Unknown { evidence });
                 out.push(run.attempt.op(action));
                 self.phase = Phase::Settle(run, Held::Nothing);
@@ -139,24 +146,7 @@ impl Exchange {
             // The status is known, the rest is not: remembered, never replayed (rule 7).
             Phase::Record(mut run, mut recording) => {
                 recording.cut();
-                let accepted = recording.is_accepted();
-                let length = recording.length();
-                let (outcome, _) = recording.outcome(length, now);
-                let deadline_ms = self
-                    .route(run.attempt.route)
-                    .map_or(0, |r| r.accepted_deadline_ms);
-                let target = if accepted {
-                    Target::Accepted {
-                        outcome,
-                        deadline_ms,
-                        blob: None,
-                    }
-                } else {
-                    Target::Completed {
-                        outcome,
-                        blob: None,
-                    }
-                };
+                let target = self.target(&run, *recording, now);
                 let action = run.transition(target);
                 out.push(run.attempt.op(action));
                 self.phase = Phase::Settle(run, Held::Nothing);

@@ -17,31 +17,31 @@ pub enum Sent {
 /// Envoy's name for an answer that came from the upstream.
 pub const VIA_UPSTREAM: &str = "via_upstream";
 
-/// Details, whole, of answers made before the router picked a host, or instead of it.
-const NOT_ROUTED: [&str; 14] = [
+/// Details, whole, of answers made before the router, or by it instead of routing at all: no try was
+/// ever made, whatever the host can say of tries.
+const BEFORE_ROUTER: [&str; 10] = [
     "route_not_found",
     "cluster_not_found",
-    "no_healthy_upstream",
     "direct_response",
-    "maintenance_mode",
     "overload",
     "overload_error_response",
-    "upstream_reset_before_response_started{overflow}",
     "request_rate_limited",
     "rate_limited",
     "fault_filter_abort",
     "ext_authz_denied",
     "ext_authz_error",
-    "no_more_hosts",
 ];
 
 /// Beginnings of details of answers made by filters behind this one, before the router.
-const NOT_ROUTED_PREFIX: [&str; 4] = [
+const BEFORE_ROUTER_PREFIX: [&str; 3] = [
     "rbac_access_denied",
     "jwt_authn_access_denied",
-    "cluster_not_found",
     "local_rate_limited",
 ];
+
+/// Details of answers that the router makes where a try ends before it sends. An earlier try may
+/// have been sent.
+const NOT_SENT: [&str; 3] = ["no_healthy_upstream", "maintenance_mode", "no_more_hosts"];
 
 /// What is inside the braces of `upstream_reset_before_response_started{…}` where the request
 /// provably never left: the connection was never made, or the peer refused the stream unprocessed
@@ -59,27 +59,20 @@ const RESET_NOT_SENT: [&str; 5] = [
 /// `attempts` is `upstream.request_attempt_count`; `None` where the host could not tell.
 #[must_use]
 pub fn judge(details: &str, attempts: Option<u64>) -> Sent {
-    if not_routed(details) {
-        // No host was picked in this try. An earlier try of the router may have been sent.
-        return if attempts.is_none_or(|n| n <= 1) {
-            Sent::No
-        } else {
-            Sent::Maybe
-        };
-    }
+    let before_router = BEFORE_ROUTER.contains(&details)
+        || BEFORE_ROUTER_PREFIX.iter().any(|p| details.starts_with(p));
     let reset = details
         .strip_prefix("upstream_reset_before_response_started{")
         .map(|rest| rest.split(['|', '}']).next().unwrap_or_default());
-    match reset {
-        Some(reason) if RESET_NOT_SENT.contains(&reason) && attempts.is_some_and(|n| n <= 1) => {
-            Sent::No
-        }
-        _ => Sent::Maybe,
+    let not_sent =
+        NOT_SENT.contains(&details) || reset.is_some_and(|r| RESET_NOT_SENT.contains(&r));
+    let tried_once = attempts.is_some_and(|n| n <= 1);
+    let never_tried = attempts.is_none_or(|n| n <= 1);
+    if (before_router && never_tried) || (not_sent && tried_once) {
+        Sent::No
+    } else {
+        Sent::Maybe
     }
-}
-
-fn not_routed(details: &str) -> bool {
-    NOT_ROUTED.contains(&details) || NOT_ROUTED_PREFIX.iter().any(|p| details.starts_with(p))
 }
 
 #[cfg(test)]
@@ -103,9 +96,16 @@ mod tests {
 
     #[test]
     fn what_precedes_routing_releases() {
-        for details in NOT_ROUTED {
+        for details in BEFORE_ROUTER {
+            assert_eq!(judge(details, Some(1)), Sent::No, "{details}");
+            assert_eq!(judge(details, None), Sent::No, "{details}");
+            assert_eq!(judge(details, Some(2)), Sent::Maybe, "{details}");
+        }
+        let overflow = "upstream_reset_before_response_started{overflow}";
+        for details in NOT_SENT.into_iter().chain([overflow]) {
             assert_eq!(judge(details, Some(1)), Sent::No, "{details}");
             assert_eq!(judge(details, Some(2)), Sent::Maybe, "{details}");
+            assert_eq!(judge(details, None), Sent::Maybe, "{details}: unreadable");
         }
         assert_eq!(
             judge("rbac_access_denied_matched_policy[x]", None),

@@ -115,10 +115,10 @@ pub struct Exchange {
     languages: Vec<Vec<u8>>,
     /// Passed on unclaimed because the store failed and the route says `open`.
     bypassed: bool,
-    /// The response's headers have left, or left as they are.
-    sent_markers: bool,
-    /// The upstream's own copies of the markers, to be removed with the held headers.
-    stale_markers: Vec<Vec<u8>>,
+    /// The response's headers are still here and want markers, which come with the reply to the
+    /// last write: so they say what is recorded, not what was hoped. Holds the names of the upstream's
+    /// own copies, to be removed.
+    unmarked: Option<Vec<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +179,6 @@ struct Gather {
     envoy_route: Option<String>,
     requires_key: bool,
     facts: CallerFacts,
-    started_us: u64,
 }
 
 /// Caller facts that were read with the headers, because the host has them only then.
@@ -201,6 +200,8 @@ struct Attempt {
     route: usize,
     mode: Mode,
     operation: OperationId,
+    /// Under which identity the record was found: `operation`, or an earlier one of the route.
+    found_at: OperationId,
     tenant: TenantValue,
     tenant_bucket: u8,
     key: Key,
@@ -217,6 +218,9 @@ struct Attempt {
     wait_until: Option<u64>,
     /// Store clock at which a waiter looks again by itself.
     reread_at: u64,
+    /// How often a record was met without waiting: a store that keeps answering otherwise than the
+    /// contract has it must not keep an attempt for ever.
+    met: u8,
 }
 
 /// A claimed attempt that was sent on.
@@ -263,8 +267,7 @@ impl Exchange {
             route_mode: None,
             languages: Vec::new(),
             bypassed: false,
-            sent_markers: false,
-            stale_markers: Vec::new(),
+            unmarked: None,
         }
     }
 
@@ -320,7 +323,7 @@ impl Exchange {
     #[must_use]
     pub fn waits(&self) -> Option<OperationId> {
         match &self.phase {
-            Phase::Wait(attempt) => Some(attempt.operation),
+            Phase::Wait(attempt) => Some(attempt.found_at),
             _ => None,
         }
     }

@@ -73,7 +73,7 @@ impl Exchange {
             return;
         }
         strip_forged(&headers, out);
-        match self.judge_headers(headers, end, metadata, envoy_route, facts, now) {
+        match self.judge_headers(headers, end, metadata, envoy_route, facts) {
             Verdict::Pass(counter) => {
                 out.extend(counter.map(Effect::Count));
                 self.phase = Phase::Pass;
@@ -205,7 +205,6 @@ impl Exchange {
         metadata: RouteMetadata,
         envoy_route: Option<String>,
         facts: &dyn Facts,
-        now: Moment,
     ) -> Verdict {
         if route::passes_untouched(&headers) {
             return Verdict::Pass(Some(Counter::Bypass(Bypass::Protocol)));
@@ -250,7 +249,6 @@ impl Exchange {
             envoy_route,
             requires_key,
             facts: CallerFacts::default(),
-            started_us: now.wall_us,
         };
         match selection {
             Selection::None if safe => Verdict::Pass(None),

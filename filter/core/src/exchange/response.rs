@@ -1,13 +1,13 @@
 //! The upstream's answer: what it means, what is recorded, and when the client may have it.
 
 use super::failure::{self, Sent};
-use super::{Edit, Effect, Exchange, Held, Level, Moment, Phase, Recording, Run};
+use super::{Edit, Effect, Exchange, Held, Moment, Phase, Recording, Run};
 use crate::envelope::{self, Envelope, UpstreamPolicy};
 use crate::http::{Headers, Line};
 use crate::metrics::{Counter, Histogram};
 use crate::plan::{Class, ClassRule, Mode, Route};
-use crate::record::{Evidence, Outcome, Replayable, Status, bounded};
-use crate::store::{Action, Target};
+use crate::record::{Evidence, Outcome, Replayable, Status};
+use crate::store::{Action, Reply, Target};
 use crate::trusted::{self, Markers};
 
 /// An answer up to this size is held from its headers until it is recorded, octets (design §8).
@@ -54,7 +54,10 @@ impl Exchange {
                         status: "bypassed",
                         ..Markers::default()
                     };
-                    out.push(Effect::Response(mark(headers, trusted::markers(&facts))));
+                    out.push(Effect::Response(mark(
+                        present_markers(headers),
+                        trusted::markers(&facts),
+                    )));
                 }
                 self.phase = other;
             }
@@ -83,10 +86,10 @@ impl Exchange {
         ));
         if origin.details != failure::VIA_UPSTREAM {
             return match failure::judge(origin.details, (origin.attempts)()) {
-                Sent::No => self.release(run, headers, now, out),
+                Sent::No => self.release(run, headers, out),
                 // The status is Envoy's: the upstream never gave one.
                 Sent::Maybe => {
-                    self.unknown(run, headers, Evidence::named(origin.details), now, out);
+                    self.unknown(run, headers, Evidence::named(origin.details), out);
                 }
             };
         }
@@ -95,13 +98,13 @@ impl Exchange {
             out.push(Effect::Count(Counter::OddPolicy));
         }
         match meaning(rule, status, reading.policy, origin.attempts) {
-            Meaning::Release => self.release(run, headers, now, out),
+            Meaning::Release => self.release(run, headers, out),
             Meaning::Unknown => {
                 let evidence = Evidence {
                     status: Some(status),
                     ..Evidence::named(UPSTREAM_STATUS)
                 };
-                self.unknown(run, headers, evidence, now, out);
+                self.unknown(run, headers, evidence, out);
             }
             Meaning::Record { accepted, replay } => {
                 let recording = start(rule, &run, headers, status, accepted, replay, end, origin);
@@ -119,11 +122,10 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let enforce = run.attempt.mode == Mode::Enforce;
-        if enforce && (end || recording.hold) {
-            // The markers come with the record: nothing has left yet.
-            self.sent_markers = false;
-        } else if enforce {
+        if end || recording.hold {
+            self.leave_unmarked(&run, headers);
+        } else if run.attempt.mode == Mode::Enforce {
+            // It leaves before it is recorded.
             let facts = Markers {
                 status: Status::Pending.as_str(),
                 operation: Some(&run.attempt.operation),
@@ -131,12 +133,8 @@ impl Exchange {
             };
             let mut lines = trusted::markers(&facts);
             lines.extend(self.memory_marker(&run.attempt, now));
-            out.push(Effect::Response(mark(headers, lines)));
-            self.sent_markers = true;
-        } else {
-            self.sent_markers = true;
+            out.push(Effect::Response(mark(present_markers(headers), lines)));
         }
-        self.stale_markers = present_markers(headers);
         if end {
             return self.finish(run, recording, now, out);
         }
@@ -209,70 +207,31 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let length = recording.seen;
-        let accepted = recording.accepted;
-        let (outcome, blob) = recording.outcome(length, now);
-        if !self.sent_markers && run.attempt.mode == Mode::Enforce {
-            let (expires, status) = self.promise(&run, accepted, now);
-            let facts = Markers {
-                replayed: false,
-                status,
-                operation: Some(&run.attempt.operation),
-                result: Some(&outcome.result),
-                expires_unix_ms: Some(expires),
-                first_response_unix_ms: None,
-            };
-            let mut lines = trusted::markers(&facts);
-            lines.extend(self.memory_marker(&run.attempt, now));
-            let mut edits: Vec<Edit> = std::mem::take(&mut self.stale_markers)
-                .into_iter()
-                .map(Edit::Remove)
-                .collect();
-            edits.extend(
-                lines
-                    .into_iter()
-                    .map(|(name, value)| Edit::Set(name, value)),
-            );
-            out.push(Effect::Response(edits));
-        }
-        let deadline_ms = self
-            .route(run.attempt.route)
-            .map_or(0, |r| r.accepted_deadline_ms);
-        let target = if accepted {
-            Target::Accepted {
-                outcome,
-                deadline_ms,
-                blob,
-            }
-        } else {
-            Target::Completed { outcome, blob }
-        };
+        let target = self.target(&run, recording, now);
         let action = run.transition(target);
         out.push(run.attempt.op(action));
         self.phase = Phase::Settle(run, Held::Response);
     }
 
-    /// End of the replay window and state, as the record will have them.
-    fn promise(&self, run: &Run, accepted: bool, now: Moment) -> (u64, &'static str) {
+    /// What a recorded answer makes of the operation.
+    pub(super) fn target(&self, run: &Run, recording: Recording, now: Moment) -> Target {
+        let accepted = recording.accepted;
+        let (outcome, blob) = recording.outcome(now);
+        if !accepted {
+            return Target::Completed { outcome, blob };
+        }
         let rule = self.route(run.attempt.route);
-        let window = run.claim.windows.replay_ms;
-        if accepted {
-            let deadline = rule.map_or(0, |r| r.accepted_deadline_ms);
-            (
-                now.wall_ms().saturating_add(deadline),
-                Status::Accepted.as_str(),
-            )
-        } else {
-            (
-                now.wall_ms().saturating_add(window),
-                Status::Completed.as_str(),
-            )
+        Target::Accepted {
+            outcome,
+            deadline_ms: rule.map_or(0, |r| r.accepted_deadline_ms),
+            blob,
         }
     }
 
     /// Nothing was done: the operation may be tried again.
-    fn release(&mut self, run: Box<Run>, headers: &Headers, now: Moment, out: &mut Vec<Effect>) {
-        self.mark_response(&run, headers, "released", now, out);
+    fn release(&mut self, mut run: Box<Run>, headers: &Headers, out: &mut Vec<Effect>) {
+        self.leave_unmarked(&run, headers);
+        run.aim = None;
         out.push(run.attempt.op(Action::Cancel {
             owner: run.attempt.owner,
         }));
@@ -285,62 +244,63 @@ impl Exchange {
         mut run: Box<Run>,
         headers: &Headers,
         evidence: Evidence,
-        now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        self.mark_response(&run, headers, Status::Unknown.as_str(), now, out);
+        self.leave_unmarked(&run, headers);
         let action = run.transition(Target::Unknown { evidence });
         out.push(run.attempt.op(action));
         self.phase = Phase::Settle(run, Held::Response);
     }
 
-    fn mark_response(
-        &self,
+    /// The headers wait for the reply to the last write, and get their markers then.
+    fn leave_unmarked(&mut self, run: &Run, headers: &Headers) {
+        if run.attempt.mode == Mode::Enforce {
+            self.unmarked = Some(present_markers(headers));
+        }
+    }
+
+    /// Markers that say what is recorded.
+    pub(super) fn mark_settled(
+        &mut self,
         run: &Run,
-        headers: &Headers,
-        status: &str,
+        reply: &Reply,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        if run.attempt.mode != Mode::Enforce {
+        let Some(copies) = self.unmarked.take() else {
             return;
-        }
-        let operation = Some(&run.attempt.operation);
-        let mut lines = trusted::markers(&Markers {
-            status,
-            operation,
-            ..Markers::default()
-        });
+        };
+        let record = match reply {
+            Reply::Applied(record) | Reply::Already(record) | Reply::Stale(record) => Some(record),
+            _ => None,
+        };
+        let facts = Markers {
+            replayed: false,
+            status: match (record, reply) {
+                (Some(record), _) => record.state.status().as_str(),
+                (None, Reply::Cancelled) => "released",
+                // Not recorded yet: the write waits.
+                (None, _) => Status::Pending.as_str(),
+            },
+            operation: Some(&run.attempt.operation),
+            result: record.and_then(|r| r.state.outcome()).map(|o| &o.result),
+            expires_unix_ms: record
+                .and_then(|r| r.served_until())
+                .map(|at| now.to_wall_ms(at)),
+            first_response_unix_ms: None,
+        };
+        let mut lines = trusted::markers(&facts);
         lines.extend(self.memory_marker(&run.attempt, now));
-        out.push(Effect::Response(mark(headers, lines)));
-    }
-
-    /// A held answer grew beyond what may be held, or the host cannot hold: let it pass as it comes.
-    pub fn on_hold_refused(&mut self, out: &mut Vec<Effect>) {
-        if let Phase::Record(_, recording) = &mut self.phase
-            && recording.hold
-        {
-            recording.hold = false;
-            out.push(Effect::Log(
-                Level::Warn,
-                "an answer could not be held".to_owned(),
-            ));
-        }
+        out.push(Effect::Response(mark(copies, lines)));
     }
 }
 
 /// Lines that the filter adds, and the upstream's copies of them removed.
-fn mark(headers: &Headers, lines: Vec<Line>) -> Vec<Edit> {
-    let mut edits: Vec<Edit> = present_markers(headers)
+fn mark(copies: Vec<Vec<u8>>, lines: Vec<Line>) -> Vec<Edit> {
+    let set = lines
         .into_iter()
-        .map(Edit::Remove)
-        .collect();
-    edits.extend(
-        lines
-            .into_iter()
-            .map(|(name, value)| Edit::Set(name, value)),
-    );
-    edits
+        .map(|(name, value)| Edit::Set(name, value));
+    copies.into_iter().map(Edit::Remove).chain(set).collect()
 }
 
 /// Names in the upstream's answer that only the filter may say.
@@ -362,7 +322,8 @@ fn meaning(
 ) -> Meaning {
     let class = class_of(&rule.record.classes, status);
     match (policy, class) {
-        (Some(UpstreamPolicy::NotStarted), _) | (None, Class::Release) => {
+        (Some(UpstreamPolicy::NotStarted), _)
+        | (Some(UpstreamPolicy::NoStore) | None, Class::Release) => {
             // The router may have sent it before: then this answer speaks for one try only.
             if attempts().is_some_and(|n| n <= 1) {
                 Meaning::Release
@@ -384,13 +345,6 @@ fn meaning(
             accepted: false,
             replay: Replayable::Yes,
         },
-        (Some(UpstreamPolicy::NoStore), Class::Release) => {
-            if attempts().is_some_and(|n| n <= 1) {
-                Meaning::Release
-            } else {
-                Meaning::Unknown
-            }
-        }
         (Some(UpstreamPolicy::NoStore) | None, Class::Unknown) => Meaning::Unknown,
     }
 }
@@ -480,7 +434,7 @@ impl Recording {
     }
 
     /// The outcome, and the encoded answer where it is kept.
-    pub(super) fn outcome(mut self, length: u64, now: Moment) -> (Outcome, Option<Vec<u8>>) {
+    fn outcome(mut self, now: Moment) -> (Outcome, Option<Vec<u8>>) {
         let kept = self.replay == Replayable::Yes;
         let envelope = Envelope {
             status: self.status,
@@ -496,7 +450,7 @@ impl Recording {
         let outcome = Outcome {
             status: self.status,
             result,
-            body_length: length,
+            body_length: self.seen,
             wall_first_response: now.wall_ms(),
             replay: self.replay,
         };
@@ -509,22 +463,5 @@ impl Recording {
         if self.replay == Replayable::Observed {
             self.replay = Replayable::Cut;
         }
-    }
-
-    pub(super) fn length(&self) -> u64 {
-        self.seen
-    }
-
-    pub(super) fn is_accepted(&self) -> bool {
-        self.accepted
-    }
-}
-
-/// Response code details as evidence: Envoy's own text, bounded.
-pub(super) fn evidence_of(details: &str) -> Evidence {
-    Evidence {
-        status: None,
-        details: bounded(details, 96),
-        result: None,
     }
 }

@@ -209,7 +209,14 @@ impl World {
             return Reply::Failed("down".into());
         }
         if let Action::Body { incarnation } = op.action {
-            return Reply::Body(self.bodies.get(&(op.operation, incarnation)).cloned());
+            // As the table does: judged by the record, where there is one.
+            return match contract::apply(self.records.get(&op.operation), &Action::Read, self.now).1
+            {
+                Reply::Current(record) if record.version.incarnation == incarnation => {
+                    Reply::Body(self.bodies.get(&(op.operation, incarnation)).cloned())
+                }
+                other => other,
+            };
         }
         let current = self.records.get(&op.operation);
         let (change, reply) = contract::apply(current, &op.action, self.now);
@@ -1034,8 +1041,15 @@ fn rules_that_look_into_the_body_cannot_be_led_past() {
         );
     }
     let hidden = r#"{"method":"tools/call","method":"tools/list"}"#;
-    let refused = rpc(&mut world, hidden, "application/json");
-    assert_eq!(refused.problem()["reason"], "body_unreadable");
+    for media in ["application/json", "text/plain", ""] {
+        let refused = rpc(&mut world, hidden, media);
+        assert_eq!(refused.problem()["reason"], "body_unreadable", "{media}");
+    }
+    assert!(
+        rpc(&mut world, "plain words", "text/plain")
+            .request
+            .is_empty()
+    );
 }
 
 #[test]
@@ -1107,6 +1121,164 @@ fn a_new_key_for_what_is_still_unknown_is_recognised() {
     let key = ("idempotency-key", "8f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
     world.post(&[key], r#"{"amount":2}"#);
     assert_ne!(world.suspected.last(), Some(&likeness));
+}
+
+#[test]
+fn what_a_restart_made_unknown_is_not_taken_over_by_the_attempt_that_found_it() {
+    for policy in [
+        UnknownPolicy::Forward,
+        UnknownPolicy::Retry { reason: "x".into() },
+    ] {
+        let mut world = World::new(plan());
+        world.reconfigure(|p| {
+            p.routes[0].key_time = Some(KeyTime::UuidV7);
+            p.routes[0].unknown = policy.clone();
+        });
+        let before = "018bcfe5-67ff-7000-8000-0123456789ab";
+        let old = world.post(&[("idempotency-key", before)], "{}");
+        assert_eq!(old.code(), "outcome_unknown");
+        // The next attempt follows the policy.
+        let next = world.post(&[("idempotency-key", before)], "{}");
+        assert!(next.forwarded());
+    }
+}
+
+#[test]
+fn a_duplicate_waits_under_the_identity_where_the_first_attempt_runs() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.reconfigure(|p| {
+        p.routes[0] = route("payments");
+        p.routes[0].in_flight.action = InFlightAction::Wait;
+        p.routes[0].previous = vec![PreviousIdentity {
+            id: "charges".into(),
+            tenant_default: None,
+        }];
+    });
+    let mut second = world.keyed("{}");
+    assert!(
+        second.exchange.waits().is_some(),
+        "not claimed under the new identity"
+    );
+    assert_eq!(world.records.len(), 1);
+    world.answer(&mut first, "201", &[], "done");
+    world.event(&mut second, |e, _, out| e.on_wake(out));
+    assert_eq!(second.reply.expect("a replay").body, b"done");
+}
+
+#[test]
+fn a_tenant_default_that_was_renamed_finds_its_earlier_records() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.answer(&mut first, "201", &[], "done");
+    world.reconfigure(|p| {
+        p.tenant.default = "everybody".into();
+        p.routes[0].previous = vec![PreviousIdentity {
+            id: "charges".into(),
+            tenant_default: Some("public".into()),
+        }];
+        p.routes[0].unknown = UnknownPolicy::Forward;
+    });
+    assert_eq!(world.keyed("{}").reply.expect("a replay").body, b"done");
+    // And what is unknown under the earlier identity is not run under the new one.
+    let key = ("idempotency-key", "9f3c1a52-8e0b-4d0e-9f57-3f1f5d2a9c11");
+    let plan_now = world.policy.plan.clone();
+    world.reconfigure(|p| *p = plan());
+    let mut lost = world.post(&[key], "{}");
+    world.answer(&mut lost, "500", &[], "boom");
+    world.reconfigure(|p| *p = plan_now);
+    assert_eq!(world.post(&[key], "{}").code(), "outcome_unknown");
+}
+
+#[test]
+fn open_runs_nothing_of_which_there_is_a_record() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.routes[0].store_failure = StoreFailure::Open);
+    let mut first = world.keyed("{}");
+    world.answer(&mut first, "201", &[], "done");
+    // The claim finds the record, and then its answer cannot be fetched.
+    world.bodies.clear();
+    assert_eq!(world.keyed("{}").code(), "replay_unavailable");
+    let headers: Headers = [
+        (":method", "POST"),
+        (":path", "/v1/charges"),
+        ("idempotency-key", KEY),
+        ("content-type", "application/json"),
+    ]
+    .into_iter()
+    .collect();
+    let mut client = world.client();
+    let mut out = vec![];
+    let moment = world.moment();
+    client
+        .exchange
+        .on_request_headers(headers, false, &world.facts, moment, &mut out);
+    out.clear();
+    client
+        .exchange
+        .on_request_body(b"{}".to_vec(), moment, &mut out);
+    let claim = out.iter().find_map(|e| match e {
+        Effect::Store(op) => Some(op.clone()),
+        _ => None,
+    });
+    let found = world.store(&claim.expect("a claim"));
+    out.clear();
+    client.exchange.on_store(found, moment, &mut out);
+    out.clear();
+    client
+        .exchange
+        .on_store(Reply::Failed("down".into()), moment, &mut out);
+    world.carry_out(&mut client, out);
+    assert_eq!(client.code(), "store_unavailable");
+}
+
+#[test]
+fn a_release_after_a_take_over_leaves_the_operation_unknown() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed(r#"{"amount":1}"#);
+    world.answer(&mut first, "500", &[], "boom");
+    world.reconfigure(|p| p.routes[0].unknown = UnknownPolicy::Forward);
+    let mut second = world.keyed(r#"{"amount":1}"#);
+    assert!(second.forwarded());
+    world.answer(&mut second, "429", &[("content-length", "4")], "slow");
+    assert_eq!(
+        second.mark("idempotency-status").as_deref(),
+        Some("unknown")
+    );
+    world.reconfigure(|p| p.routes[0].unknown = UnknownPolicy::Refuse);
+    let third = world.keyed(r#"{"amount":1}"#);
+    assert_eq!(third.code(), "outcome_unknown");
+    assert_eq!(third.problem()["evidence"]["upstream_status"], 500);
+    assert_eq!(world.keyed(r#"{"amount":2}"#).code(), "payload_mismatch");
+}
+
+#[test]
+fn markers_say_what_is_recorded_not_what_was_hoped() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.broken = true;
+    world.answer(&mut first, "201", &[("content-length", "4")], "real");
+    assert_eq!(first.mark("idempotency-status").as_deref(), Some("pending"));
+    assert_eq!(first.mark("idempotency-expires"), None);
+
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.answer(&mut first, "202", &[("content-length", "4")], "soon");
+    let promised = first.mark("idempotency-expires");
+    assert!(promised.is_some());
+    assert_eq!(world.keyed("{}").header("idempotency-expires"), promised);
+}
+
+#[test]
+fn a_release_after_a_renewal_is_a_release() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.now += 12_000;
+    world.event(&mut first, |e, now, out| e.on_tick(now, out));
+    world.broken = true;
+    world.answer(&mut first, "429", &[], "slow down");
+    let ran = |c: &Counter| matches!(c, Counter::Compensation(_));
+    assert!(!world.counted.iter().any(ran), "nothing ran");
 }
 
 #[test]

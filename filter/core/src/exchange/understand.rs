@@ -33,8 +33,10 @@ impl Exchange {
             }
             Some(_) => Inside::Nothing,
         };
-        // Two members of one name, say: a rule or a key may hide behind the one that is not read.
-        if matches!(inside, Inside::Unreadable) && is_json(&gather.headers) {
+        // Two members of one name, say: a rule or a key may hide behind the one that is not read,
+        // whatever the media type says.
+        let shaped = || matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+        if matches!(inside, Inside::Unreadable) && (is_json(&gather.headers) || shaped()) {
             let refusal = KeyError::Invalid(key::reason::BODY_UNREADABLE);
             return Understood::Refuse(gather.route, refusal.into());
         }
@@ -146,6 +148,7 @@ impl Exchange {
             route: chosen.index,
             mode,
             operation,
+            found_at: operation,
             tenant_bucket: tenant_digest.bucket(),
             tenant_digest,
             tenant,
@@ -156,9 +159,10 @@ impl Exchange {
             fingerprint,
             owner,
             forgotten,
-            started_us: gather.started_us,
+            started_us: now.wall_us,
             wait_until: None,
             reread_at: 0,
+            met: 0,
         })))
     }
 

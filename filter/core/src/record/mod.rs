@@ -163,6 +163,15 @@ impl Status {
 }
 
 impl State {
+    /// The answer, where there is one.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::Accepted { outcome, .. } | Self::Completed { outcome, .. } => Some(outcome),
+            Self::Pending { .. } | Self::Closed { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub const fn status(&self) -> Status {

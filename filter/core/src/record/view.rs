@@ -108,6 +108,17 @@ impl Record {
         }
     }
 
+    /// Until when the answer is served: an acceptance to its deadline, a final answer to the end of
+    /// its replay window. `None` where there is no answer.
+    #[must_use]
+    pub fn served_until(&self) -> Option<u64> {
+        match &self.state {
+            State::Accepted { deadline, .. } => Some(*deadline),
+            State::Completed { .. } => Some(self.expires_at()),
+            State::Pending { .. } | State::Closed { .. } | State::Unknown { .. } => None,
+        }
+    }
+
     /// When nothing remains.
     #[must_use]
     pub fn gone_at(&self) -> u64 {

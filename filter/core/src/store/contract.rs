@@ -43,7 +43,7 @@ pub fn apply(current: Option<&Record>, action: &Action, now: u64) -> (Change, Re
             Some(record) => meet(record, claim, now),
         },
         Action::TakeOver { claim, expect } => take_over(current, claim, *expect, now),
-        Action::Cancel { owner } => cancel(current, *owner),
+        Action::Cancel { owner } => cancel(current, *owner, now),
         Action::Transition(transition) => match current {
             Some(record) => change(record, transition, now),
             None => restore(transition, now),
@@ -243,23 +243,62 @@ fn take_over(
     (Change::Put(next.clone()), Reply::Claimed(next))
 }
 
-fn cancel(current: Option<&Record>, owner: OwnerToken) -> (Change, Reply) {
+fn cancel(current: Option<&Record>, owner: OwnerToken, now: u64) -> (Change, Reply) {
     match current {
         None => (Change::Keep, Reply::Cancelled),
         Some(record) => match &record.state {
             // Also once the lease is over: the token says that nothing was sent, whatever the time.
             State::Pending { owner: holder, .. } if *holder == owner => {
-                (Change::Delete, Reply::Cancelled)
+                give_back(record, owner, now)
             }
             State::Unknown {
                 owner: Some(holder),
                 ..
-            } if *holder == owner && !owner_said_unknown(record) => {
-                (Change::Delete, Reply::Cancelled)
-            }
+            } if *holder == owner && !owner_said_unknown(record) => give_back(record, owner, now),
             _ => (Change::Keep, Reply::Stale(Box::new(record.clone()))),
         },
     }
+}
+
+/// The owner says that it sent nothing. Where its claim began the operation, there never was one. Where
+/// it took the operation over, that says nothing of the attempts before: it is unknown again.
+fn give_back(record: &Record, owner: OwnerToken, now: u64) -> (Change, Reply) {
+    let write = claim_write(owner);
+    let events = record.history.events();
+    let took_over = match events
+        .iter()
+        .find(|e| e.write == write && e.to == Status::Pending)
+    {
+        Some(claim) => claim.from == Status::Unknown,
+        None => record.history.dropped() > 0,
+    };
+    if !took_over {
+        return (Change::Delete, Reply::Cancelled);
+    }
+    let evidence = events
+        .iter()
+        .rev()
+        .filter(|e| e.to == Status::Unknown && !is_late(e))
+        .find_map(|e| e.evidence.clone())
+        .unwrap_or_else(|| Evidence::named("released_after_take_over"));
+    let mut next = record.clone();
+    let from = next.state.status();
+    next.state = State::Unknown {
+        owner: None,
+        evidence: evidence.clone(),
+        at: now,
+    };
+    next.log(
+        now,
+        from,
+        Source::Owner,
+        WriteId(write.0.wrapping_sub(1)),
+        Some(evidence),
+    );
+    next.last_seen = next.last_seen.max(now);
+    next.bump();
+    let next = Box::new(next);
+    (Change::Put(next.clone()), Reply::Applied(next))
 }
 
 /// Whether it was the owner that wrote `unknown`: then something was sent, and a cancellation that
