@@ -50,7 +50,7 @@ pub(crate) struct Effort {
     pub(crate) slice: Duration,
     /// Connections.
     pub(crate) connections: usize,
-    /// Operations in the table that is to be half full.
+    /// Operations in the table that is to be 40 % full.
     pub(crate) filling: usize,
 }
 
@@ -253,8 +253,8 @@ none for replays and direct responses. The first wrong answer ends the run.
   the table holds what some seconds bring.
 - **replay**: recorded answers of 1 KiB, {keys} keys in turns.
 - **requests with a body**: the same with {body} octets of JSON to be fingerprinted; the yardstick has none.
-- **table half full**: the same beside {filling} operations of 1 KiB that last for 48 h (by default so
-  many that they take half of the budget for records). A step copies one bucket in, and out where it
+- **table 40 % full**: the same beside {filling} operations of 1 KiB that last for 48 h (by default so
+  many that they take 40 % of the budget for records). A step copies one bucket in, and out where it
   writes, so the fill of buckets is what costs.
 - **access log**: with the shipped log format, filter state included, written to `/dev/null`; the
   yardstick has no log.

@@ -81,7 +81,7 @@ struct Compare {
     /// Connections of the load.
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Operations in the table that is half full; by default what makes it so.
+    /// Operations in the table that is 40 % full; by default what makes it so.
     #[arg(long)]
     filling: Option<usize>,
 }
@@ -131,7 +131,7 @@ async fn run(cli: Cli) -> Result<(), String> {
                 connections: args.connections.max(1),
                 filling: match args.filling {
                     Some(filling) => filling,
-                    None => micro::half_of_the_table()?,
+                    None => micro::two_fifths_of_the_table()?,
                 },
             };
             let rig = Rig::start(effort.connections).await?;

@@ -42,13 +42,13 @@ pub(crate) enum Variant {
     First,
     /// The same with an access log that shows filter state.
     FirstLogged,
-    /// The same in a table that is about half full of operations that last.
+    /// The same in a table that is 40 % full of operations that last.
     FirstFull,
     /// idempo replays from a table that holds little else.
     Replay,
     /// The same for requests with a body.
     ReplayBody,
-    /// idempo replays from the table that is about half full.
+    /// idempo replays from the table that is 40 % full.
     ReplayFull,
 }
 
@@ -98,10 +98,10 @@ impl Variant {
             Self::NoopProxy => "no-op filter + proxying",
             Self::First => "first attempts",
             Self::FirstLogged => "first attempts, access log",
-            Self::FirstFull => "first attempts, table half full",
+            Self::FirstFull => "first attempts, table 40 % full",
             Self::Replay => "replay",
             Self::ReplayBody => "replay, requests with a body",
-            Self::ReplayFull => "replay, table half full",
+            Self::ReplayFull => "replay, table 40 % full",
         }
     }
 
@@ -364,7 +364,7 @@ impl Rig {
         }
     }
 
-    /// Records what is replayed, and fills the table that is to be about half full with `filling`
+    /// Records what is replayed, and fills the table that is to be 40 % full with `filling`
     /// operations of that size.
     pub(crate) async fn prepare(&self, filling: usize) -> Result<(), String> {
         self.upstream.set_default(Instruction {
