@@ -6,7 +6,7 @@ use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::reply::LocalReply;
-use idempo_core::store::Op;
+use idempo_core::store::{Action, Op};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
@@ -133,6 +133,11 @@ impl Stream {
             match effect {
                 Effect::Store(op) => {
                     let reply = plugin.vm().store(&op, now);
+                    // What a claim took is measured, so it gets a reading of its own.
+                    let now = match op.action {
+                        Action::Claim(_) | Action::TakeOver { .. } => plugin.vm().now(),
+                        _ => now,
+                    };
                     self.last = Some(op);
                     let mut more = Vec::new();
                     self.exchange.on_store(reply, now, &mut more);

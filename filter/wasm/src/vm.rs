@@ -342,7 +342,7 @@ impl Vm {
                 Level::Warn,
                 &format!(
                     "operation {operation} of route {} asks for the same as operation {other}, \
-                     which is still unknown: the client changed keys too early",
+                     which is still unknown: the client may have changed keys too early",
                     record.route
                 ),
             );
