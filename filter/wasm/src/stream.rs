@@ -6,7 +6,7 @@ use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::reply::LocalReply;
-use idempo_core::store::{Action, Op};
+use idempo_core::store::{self, Op};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 use std::cell::RefCell;
@@ -135,7 +135,9 @@ impl Stream {
                     let reply = plugin.vm().store(&op, now);
                     // What a claim took is measured, so it gets a reading of its own.
                     let now = match op.action {
-                        Action::Claim(_) | Action::TakeOver { .. } => plugin.vm().now(),
+                        store::Action::Claim(_) | store::Action::TakeOver { .. } => {
+                            plugin.vm().now()
+                        }
                         _ => now,
                     };
                     self.last = Some(op);
