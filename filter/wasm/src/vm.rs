@@ -26,6 +26,9 @@ const SWEEPER_LEASE_MS: u64 = 3_000;
 const FIRST_RETRY_MS: u64 = 200;
 const MAX_RETRY_MS: u64 = 30_000;
 
+/// How many reported operations are remembered.
+const MAX_REPORTED: usize = 64;
+
 /// The backlog's bound: beyond it the oldest write is given up, loudly.
 const MAX_BACKLOG: usize = 4_096;
 
@@ -52,6 +55,8 @@ pub(crate) struct Vm {
     recording: Cell<u64>,
     /// Some operation was noted as unknown since this Envoy started.
     notes: Cell<bool>,
+    /// Unknown operations that were reported as asked for again.
+    reported_unknown: RefCell<VecDeque<OperationId>>,
 }
 
 /// A write that waits. It lives in the VM's memory: a VM that traps loses it, and the operation then
@@ -337,6 +342,7 @@ impl Vm {
         };
         if let Reply::Current(record) = self.store(&read, now)
             && record.view(now.store_ms).status() == Status::Unknown
+            && self.first_report(other)
         {
             host::log(
                 Level::Warn,
@@ -347,6 +353,19 @@ impl Vm {
                 ),
             );
         }
+    }
+
+    /// One line per unknown operation: where requests are alike by nature, every one would be another.
+    fn first_report(&self, unknown: OperationId) -> bool {
+        let mut reported = self.reported_unknown.borrow_mut();
+        if reported.contains(&unknown) {
+            return false;
+        }
+        if reported.len() >= MAX_REPORTED {
+            reported.pop_front();
+        }
+        reported.push_back(unknown);
+        true
     }
 
     /// Something to do when there is time.

@@ -94,10 +94,14 @@ impl Exchange {
             };
         }
         let reading = envelope::upstream_policy(headers);
-        if reading.odd {
+        // Success contradicts "nothing was done", and each retry would run again.
+        let contradicted =
+            reading.policy == Some(UpstreamPolicy::NotStarted) && (200..300).contains(&status);
+        if reading.odd || contradicted {
             out.push(Effect::Count(Counter::OddPolicy));
         }
-        match meaning(rule, status, reading.policy, origin.attempts) {
+        let policy = reading.policy.filter(|_| !contradicted);
+        match meaning(rule, status, policy, origin.attempts) {
             Meaning::Release => self.release(run, headers, out),
             Meaning::Unknown => {
                 let evidence = Evidence {

@@ -74,6 +74,7 @@ fn the_upstream_can_steer() {
         ("no-store", "201", Some("completed")),
         ("store", "500", Some("completed")),
         ("not-started", "503", None),
+        ("not-started", "201", Some("completed")),
     ] {
         let mut world = World::new(plan());
         let mut first = world.keyed("{}");
@@ -102,6 +103,9 @@ fn the_upstream_can_steer() {
                 assert_eq!(next.problem()["upstream_status"], 201);
             }
             "store" => assert_eq!(next.reply.expect("a replay").status, 500),
+            "not-started" if status == "201" => {
+                assert_eq!(next.reply.expect("a replay").status, 201)
+            }
             _ => assert!(next.forwarded()),
         }
     }
