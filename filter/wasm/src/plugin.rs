@@ -166,13 +166,18 @@ impl PluginContext {
             .map(|s| signer(s, &plan))
             .transpose()?;
         let vm = Vm::current();
-        let remembers_since = match &plan.store {
-            Store::SharedData(store) => Some(vm.open(store)?),
+        let opened = match &plan.store {
+            Store::SharedData(store) => vm.open(store)?,
         };
+        let remembers_since = Some(opened.since_wall_ms);
         let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();
         let metrics = Metrics::default();
         metrics.build_info();
         metrics.gauge(Gauge::StoreReady, 1);
+        if opened.first {
+            // It is there from the start; later only its changes are told.
+            metrics.gauge(Gauge::WriteBacklog, 0);
+        }
         if let Some(since) = remembers_since {
             metrics.gauge(Gauge::StoreSince, since / 1000);
             host::log(

@@ -9,7 +9,7 @@ use idempo_core::exchange::{Level, Moment, Seed};
 use idempo_core::ids::{OperationId, OwnerToken};
 use idempo_core::plan::SharedDataStore;
 use idempo_core::record::{Record, Status};
-use idempo_core::store::table::{Geometry, SharedData, SweepReport, Table};
+use idempo_core::store::table::{Geometry, Opened, SharedData, SweepReport, Table};
 use idempo_core::store::{Action, Op, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -106,7 +106,7 @@ impl Vm {
     ///
     /// # Errors
     /// What is wrong, for the log.
-    pub(crate) fn open(&self, store: &SharedDataStore) -> Result<u64, String> {
+    pub(crate) fn open(&self, store: &SharedDataStore) -> Result<Opened, String> {
         let now_us = host::now_us();
         let mut table = Table::new(store);
         let opened = table
@@ -122,7 +122,7 @@ impl Vm {
         self.geometry.set(Some(opened.geometry));
         *self.table.borrow_mut() = Some(table);
         self.read_clock(now_us / 1000);
-        Ok(opened.since_wall_ms)
+        Ok(opened)
     }
 
     /// Runs a store operation.
