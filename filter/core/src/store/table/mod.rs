@@ -25,9 +25,8 @@
 //!
 //! **How much fits.** A settled operation takes some 350 octets of the records' budget and its
 //! answer's of the other; one that runs is charged 2.1 KiB. Operations spread over buckets by chance,
-//! so a few meet a full bucket before the table is full: with the default budgets and 2 000 operations
-//! under way, one claim in ten million at half full, one in forty thousand at 60 %, one in five hundred
-//! at 70 %. Alert on [`SweepReport::used_ratio`] from 0.6 on.
+//! so a few meet a full bucket before the table is full: one claim in a million at half full, one in a
+//! thousand at 60 % (Poisson, 400 octets per record). Alert on [`SweepReport::used_ratio`] from 0.5 on.
 //!
 //! **No cost grows with the number of stored operations**: a step reads one bucket, a sweep walks at
 //! the pace it is told.
