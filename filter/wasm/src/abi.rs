@@ -1,12 +1,12 @@
 //! The host functions that this filter uses, as proxy-wasm ABI 0.2.1 declares them.
 //!
 //! Declared here rather than called through the SDK: the SDK's wrappers panic on every status that
-//! they do not expect, take only UTF-8 in local replies, and a panic kills a worker's VM for all
-//! its streams. Everything here returns a plain status; nothing here can panic.
+//! they do not expect, take only UTF-8 in local replies and calls, and a panic kills a worker's VM for
+//! all its streams. Everything here returns a plain status; nothing here can panic.
 //!
 //! This is the only file with `unsafe`. Its obligations are those of the ABI: pointers are valid for
 //! the length that goes with them during the call; what the host returns was allocated by the
-//! module's own allocator (`proxy_on_memory_allocate`, from the SDK) and is owned by the caller.
+//! module's own allocator ([`allocate`]) and is owned by the caller.
 
 use std::ptr::{null, null_mut};
 
@@ -84,6 +84,17 @@ unsafe extern "C" {
     fn environ_sizes_get(count: *mut usize, size: *mut usize) -> u16;
     fn environ_get(pointers: *mut *mut u8, buffer: *mut u8) -> u16;
 }
+
+/// Memory for what the host returns. Under the name `malloc`, which hosts look for on this target.
+///
+/// Boxed as a slice, so that length and capacity are the same when [`returned`] takes it over.
+#[unsafe(export_name = "malloc")]
+extern "C" fn allocate(size: usize) -> *mut u8 {
+    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+}
+
+/// The host's log level `critical`.
+pub(crate) const CRITICAL: u32 = 5;
 
 /// The host's status `Ok`.
 pub(crate) const OK: u32 = 0;

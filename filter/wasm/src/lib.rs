@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`abi`] | the host functions, the only `unsafe` code |
+//! | [`exports`] | what the host calls |
 //! | [`host`] | the same in the core's terms |
 //! | [`plugin`] | one configured plugin in one worker: configuration, ticks, wake-ups |
 //! | [`stream`] | one HTTP stream |
@@ -22,6 +23,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
+mod exports;
 mod host;
 mod metrics;
 mod plugin;
@@ -29,13 +31,3 @@ mod stream;
 mod suspects;
 mod vm;
 mod wake;
-
-use plugin::PluginContext;
-
-mod entry {
-    use super::PluginContext;
-
-    proxy_wasm::main! {{
-        proxy_wasm::set_root_context(|_| Box::new(PluginContext::default()));
-    }}
-}

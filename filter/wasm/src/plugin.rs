@@ -2,7 +2,7 @@
 
 use crate::host::{self, Buffer, HostSharedData};
 use crate::metrics::Metrics;
-use crate::stream::{Stream, StreamContext};
+use crate::stream::Stream;
 use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::config;
@@ -10,8 +10,6 @@ use idempo_core::exchange::{Exchange, Level, Moment, Policy, lapse, likeness};
 use idempo_core::metrics::{Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
 use idempo_core::trusted::{Secret, Signer};
-use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::ContextType;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
@@ -144,19 +142,31 @@ impl Plugin {
     }
 }
 
-/// The SDK's handle on a plugin.
-#[derive(Default)]
-pub(crate) struct PluginContext {
-    plugin: Option<Rc<Plugin>>,
+/// The host's root context: a plugin, once it is configured.
+pub(crate) struct Root {
+    plugin: RefCell<Option<Rc<Plugin>>>,
     queue_registered: Cell<bool>,
 }
 
-impl PluginContext {
+impl Root {
+    pub(crate) fn new() -> Self {
+        Self {
+            plugin: RefCell::default(),
+            queue_registered: Cell::default(),
+        }
+    }
+
+    /// What its new streams belong to.
+    pub(crate) fn plugin(&self) -> Option<Rc<Plugin>> {
+        self.register_queue_once();
+        self.plugin.borrow().clone()
+    }
+
     /// Reads the configuration and opens the store.
     ///
     /// # Errors
     /// What to write in the log; the host then refuses the configuration.
-    fn configure(&mut self, size: usize) -> Result<(), String> {
+    fn configure(&self, size: usize) -> Result<(), String> {
         let bytes = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
         let plan = config::parse(&bytes)
             .map_err(|errors| format!("the configuration is refused:\n{errors}"))?;
@@ -192,7 +202,7 @@ impl PluginContext {
             proxy,
             remembers_since,
         });
-        self.plugin = Some(Rc::new(Plugin {
+        *self.plugin.borrow_mut() = Some(Rc::new(Plugin {
             policy,
             metrics,
             vm,
@@ -206,7 +216,7 @@ impl PluginContext {
 
     /// Not at configuration: a VM that is only tried out must leave nothing behind.
     fn register_queue_once(&self) {
-        if let Some(plugin) = &self.plugin
+        if let Some(plugin) = self.plugin.borrow().as_ref()
             && !self.queue_registered.replace(true)
         {
             plugin.vm.register_queue();
@@ -231,10 +241,8 @@ fn signer(signing: &Signing, plan: &Plan) -> Result<Signer, String> {
     })
 }
 
-impl Context for PluginContext {}
-
-impl RootContext for PluginContext {
-    fn on_configure(&mut self, size: usize) -> bool {
+impl Root {
+    pub(crate) fn on_configure(&self, size: usize) -> bool {
         match self.configure(size) {
             Ok(()) => true,
             Err(message) => {
@@ -244,15 +252,14 @@ impl RootContext for PluginContext {
         }
     }
 
-    fn on_tick(&mut self) {
-        self.register_queue_once();
-        if let Some(plugin) = &self.plugin {
+    pub(crate) fn on_tick(&self) {
+        if let Some(plugin) = self.plugin() {
             plugin.tick();
         }
     }
 
-    fn on_queue_ready(&mut self, queue: u32) {
-        if let Some(plugin) = &self.plugin {
+    pub(crate) fn on_queue_ready(&self, queue: u32) {
+        if let Some(plugin) = self.plugin() {
             let now = plugin.vm.now();
             for stream in plugin.vm.woken(queue) {
                 stream.borrow_mut().visit(now, Exchange::on_wake);
@@ -260,13 +267,8 @@ impl RootContext for PluginContext {
         }
     }
 
-    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        self.register_queue_once();
-        let plugin = self.plugin.as_ref()?;
-        Some(Box::new(StreamContext::new(id, Rc::clone(plugin))))
-    }
-
-    fn get_type(&self) -> Option<ContextType> {
-        Some(ContextType::HttpContext)
+    /// Whether it may go at once.
+    pub(crate) fn on_done(&self) -> bool {
+        true
     }
 }

@@ -1,5 +1,6 @@
 //! One HTTP stream: host callbacks to core events, core effects to host calls.
 
+use crate::exports::{DataStatus, HeadersStatus};
 use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
@@ -7,8 +8,6 @@ use crate::vm::Vm;
 use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op};
-use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::Action;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -45,14 +44,11 @@ pub(crate) struct Stream {
     last: Option<Op>,
 }
 
-/// The SDK's handle on a stream.
-pub(crate) struct StreamContext(Rc<RefCell<Stream>>);
-
-impl StreamContext {
-    pub(crate) fn new(id: u32, plugin: Rc<Plugin>) -> Self {
-        Self(Rc::new_cyclic(|own| {
+impl Stream {
+    pub(crate) fn new(id: u32, plugin: Rc<Plugin>) -> Rc<RefCell<Self>> {
+        Rc::new_cyclic(|own| {
             let exchange = Exchange::new(plugin.policy(), plugin.vm().seed());
-            RefCell::new(Stream {
+            RefCell::new(Self {
                 id,
                 own: own.clone(),
                 plugin,
@@ -66,11 +62,9 @@ impl StreamContext {
                 registered: false,
                 last: None,
             })
-        }))
+        })
     }
-}
 
-impl Stream {
     /// An event outside of the stream's own callbacks. Where it leads to anything, the host is told
     /// whose calls follow, and resumes what is no longer held.
     pub(crate) fn visit(
@@ -206,27 +200,17 @@ impl Stream {
         }
     }
 
-    /// What the host is to do with the request after a callback.
-    fn request_action(&mut self) -> Action {
+    /// Whether the host is to hold the request after a callback.
+    fn hold_request(&mut self) -> bool {
         self.note_holds();
-        if self.held_request || self.replied {
-            Action::Pause
-        } else {
-            Action::Continue
-        }
+        self.held_request || self.replied
     }
 
-    fn on_request_headers(&mut self, end: bool) -> Action {
+    pub(crate) fn on_request_headers(&mut self, end: bool) -> HeadersStatus {
         let Some(headers) = host::headers(Map::Request) else {
-            // What cannot be read cannot be claimed, and must not run unclaimed.
-            host::log(Level::Error, "the host does not show a request's headers");
             self.replied = true;
-            host::reply(&LocalReply {
-                status: 500,
-                headers: Vec::new(),
-                body: Vec::new(),
-            });
-            return Action::Pause;
+            refuse_unreadable();
+            return HeadersStatus::StopIteration;
         };
         #[cfg(feature = "test-crash")]
         crash::at("request", &headers);
@@ -244,31 +228,35 @@ impl Stream {
         if !self.exchange.is_over() {
             self.watch();
         }
-        self.request_action()
+        HeadersStatus::hold(self.hold_request())
     }
 
-    fn on_request_body(&mut self, size: usize, end: bool) -> Action {
+    pub(crate) fn on_request_body(&mut self, size: usize, end: bool) -> DataStatus {
         if self.held_request {
             // A body that passes without being held says nothing about the host.
             self.plugin.body_seen().set(true);
         }
-        if !self.exchange.gathers() {
-            return self.request_action();
-        }
         if end {
-            return self.on_request_complete(size);
+            self.on_request_complete(size);
+        } else if self.exchange.gathers() {
+            let now = self.plugin.vm().now();
+            let mut out = Vec::new();
+            self.exchange
+                .on_request_progress(size as u64, now, &mut out);
+            self.carry_out(out, now);
         }
-        let now = self.plugin.vm().now();
-        let mut out = Vec::new();
-        self.exchange
-            .on_request_progress(size as u64, now, &mut out);
-        self.carry_out(out, now);
-        self.request_action()
+        DataStatus::hold(self.hold_request())
     }
 
-    fn on_request_complete(&mut self, size: usize) -> Action {
+    /// With trailers no body callback says that the body is complete.
+    pub(crate) fn on_request_trailers(&mut self) -> HeadersStatus {
+        self.on_request_complete(usize::MAX);
+        HeadersStatus::hold(self.hold_request())
+    }
+
+    fn on_request_complete(&mut self, size: usize) {
         if !self.exchange.gathers() {
-            return self.request_action();
+            return;
         }
         let body = host::buffer(Buffer::Request, size);
         let now = self.plugin.vm().now();
@@ -283,10 +271,9 @@ impl Stream {
             _ => self.exchange.on_body_withheld(false, now, &mut out),
         }
         self.carry_out(out, now);
-        self.request_action()
     }
 
-    fn on_response_headers(&mut self, end: bool) -> Action {
+    pub(crate) fn on_response_headers(&mut self, end: bool) -> HeadersStatus {
         if self.replied {
             // Envoy adds a content type to a body that has none, and takes the one away that comes
             // with no body: a replay is what it was.
@@ -295,13 +282,13 @@ impl Stream {
                 None => Edit::Remove(b"content-type".to_vec()),
             };
             host::edit_headers(Map::Response, &[edit]);
-            return Action::Continue;
+            return HeadersStatus::Continue;
         }
         if !self.exchange.wants_response() {
-            return Action::Continue;
+            return HeadersStatus::Continue;
         }
         let Some(headers) = host::headers(Map::Response) else {
-            return Action::Continue;
+            return HeadersStatus::Continue;
         };
         #[cfg(feature = "test-crash")]
         crash::at("response", &headers);
@@ -318,16 +305,16 @@ impl Stream {
         self.exchange
             .on_response_headers(&headers, end, &origin, now, &mut out);
         self.carry_out(out, now);
-        self.response_action()
+        HeadersStatus::hold(self.hold_response())
     }
 
-    fn on_response_body(&mut self, size: usize, end: bool) -> Action {
+    pub(crate) fn on_response_body(&mut self, size: usize, end: bool) -> DataStatus {
         if !self.exchange.records() {
-            return self.response_action();
+            return DataStatus::hold(self.hold_response());
         }
         let held = self.exchange.holds_response();
         if held && !end && !self.exchange.held_is_whole(size as u64) {
-            return Action::Pause;
+            return DataStatus::StopAndBuffer;
         }
         let chunk = host::buffer(Buffer::Response, size).filter(|chunk| chunk.len() == size);
         if chunk.is_none() {
@@ -341,25 +328,22 @@ impl Stream {
             .on_response_body(&octets, end || held, now, &mut out);
         self.carry_out(out, now);
         self.account();
-        self.response_action()
+        DataStatus::hold(self.hold_response())
     }
 
-    fn on_response_trailers(&mut self) -> Action {
+    pub(crate) fn on_response_trailers(&mut self) -> HeadersStatus {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         self.exchange.on_response_trailers(now, &mut out);
         self.carry_out(out, now);
         self.account();
-        self.response_action()
+        HeadersStatus::hold(self.hold_response())
     }
 
-    fn response_action(&mut self) -> Action {
+    /// Whether the host is to hold the response after a callback.
+    fn hold_response(&mut self) -> bool {
         self.note_holds();
-        if self.held_response {
-            Action::Pause
-        } else {
-            Action::Continue
-        }
+        self.held_response
     }
 
     /// Counts what is kept of the answer against the worker's recording memory; beyond it the answer
@@ -376,7 +360,7 @@ impl Stream {
         used.set(others.saturating_add(self.recording));
     }
 
-    fn on_log(&mut self) {
+    pub(crate) fn on_log(&mut self) {
         if !self.exchange.is_over() {
             let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
             let now = self.plugin.vm().now();
@@ -392,37 +376,14 @@ impl Stream {
     }
 }
 
-impl Context for StreamContext {}
-
-impl HttpContext for StreamContext {
-    fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
-        self.0.borrow_mut().on_request_headers(end_of_stream)
-    }
-
-    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
-        self.0.borrow_mut().on_request_body(size, end_of_stream)
-    }
-
-    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
-        // With trailers no body callback says that the body is complete.
-        self.0.borrow_mut().on_request_complete(usize::MAX)
-    }
-
-    fn on_http_response_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
-        self.0.borrow_mut().on_response_headers(end_of_stream)
-    }
-
-    fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
-        self.0.borrow_mut().on_response_body(size, end_of_stream)
-    }
-
-    fn on_http_response_trailers(&mut self, _count: usize) -> Action {
-        self.0.borrow_mut().on_response_trailers()
-    }
-
-    fn on_log(&mut self) {
-        self.0.borrow_mut().on_log();
-    }
+/// What cannot be read cannot be claimed, and must not run unclaimed.
+pub(crate) fn refuse_unreadable() {
+    host::log(Level::Error, "a request could not be read");
+    host::reply(&LocalReply {
+        status: 500,
+        headers: Vec::new(),
+        body: Vec::new(),
+    });
 }
 
 /// For crash tests only: a header that kills the VM where the test wants it.
