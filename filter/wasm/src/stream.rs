@@ -1,11 +1,13 @@
 //! One HTTP stream: host callbacks to core events, core effects to host calls.
 
+use crate::detached::Loopback;
 use crate::exports::{DataStatus, HeadersStatus};
 use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::exchange::{CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::http::Headers;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op};
 use std::cell::RefCell;
@@ -40,6 +42,8 @@ pub(crate) struct Stream {
     /// Octets of the answer that count against the worker's recording memory.
     recording: u64,
     registered: bool,
+    /// The host's stream is over; what is left to do concerns the operation only.
+    gone: bool,
     /// The operation of the latest store call, for [`Effect::Retry`].
     last: Option<Op>,
 }
@@ -60,6 +64,7 @@ impl Stream {
                 gather_since: None,
                 recording: 0,
                 registered: false,
+                gone: false,
                 last: None,
             })
         })
@@ -72,9 +77,19 @@ impl Stream {
         now: Moment,
         event: impl FnOnce(&mut Exchange, &mut Vec<Effect>),
     ) {
+        let away = self.exchange.is_away();
         let mut out = Vec::new();
         event(&mut self.exchange, &mut out);
-        if out.is_empty() || !host::enter(self.id) {
+        if out.is_empty() {
+            return;
+        }
+        if self.gone || !host::enter(self.id) {
+            // Only an attempt that is away has anything to do without its stream.
+            if away {
+                self.gone = true;
+                self.carry_out(out, now);
+                self.leave();
+            }
             return;
         }
         self.carry_out(out, now);
@@ -85,6 +100,28 @@ impl Stream {
         }
         if response_was_held && !self.held_response {
             host::resume(Direction::Response);
+        }
+    }
+
+    /// The answer to this stream's call: headers and body, or nothing.
+    pub(crate) fn on_detached(
+        &mut self,
+        answer: Option<(Headers, Vec<u8>)>,
+        trailers: bool,
+        now: Moment,
+    ) {
+        self.visit(now, |exchange, out| match answer {
+            Some((headers, body)) => {
+                exchange.on_detached_answer(&headers, body, trailers, now, out);
+            }
+            None => exchange.on_detached_failure(CallFailure::Lost, now, out),
+        });
+    }
+
+    /// Ticks are wanted no more, unless its attempt is still away.
+    fn leave(&self) {
+        if self.registered && !self.exchange.is_away() {
+            self.plugin.forget(self.id);
         }
     }
 
@@ -135,6 +172,8 @@ impl Stream {
                         _ => now,
                     };
                     self.last = Some(op);
+                    let open = plugin.loopback().is_some_and(Loopback::is_open);
+                    self.exchange.set_loopback(open);
                     let mut more = Vec::new();
                     self.exchange.on_store(reply, now, &mut more);
                     queue.extend(more);
@@ -153,6 +192,23 @@ impl Stream {
                     self.exchange.on_registered(granted, now, &mut more);
                     queue.extend(more);
                 }
+                Effect::Send(call) => {
+                    let sent = plugin
+                        .loopback()
+                        .zip(self.own.upgrade())
+                        .is_some_and(|(loopback, own)| loopback.send(&call, own));
+                    // The call was made in the root's name.
+                    host::enter(self.id);
+                    if !sent {
+                        let mut more = Vec::new();
+                        self.exchange
+                            .on_detached_failure(CallFailure::NeverSent, now, &mut more);
+                        queue.extend(more);
+                    }
+                }
+                // There is no stream any more that they could be about.
+                Effect::Reply(_) | Effect::Request(_) | Effect::Response(_) | Effect::Show(..)
+                    if self.gone => {}
                 Effect::Reply(reply) => {
                     if !self.replied {
                         self.replied = true;
@@ -250,6 +306,7 @@ impl Stream {
 
     /// With trailers no body callback says that the body is complete.
     pub(crate) fn on_request_trailers(&mut self) -> HeadersStatus {
+        self.exchange.note_trailers();
         self.on_request_complete(usize::MAX);
         HeadersStatus::hold(self.hold_request())
     }
@@ -283,6 +340,10 @@ impl Stream {
             };
             host::edit_headers(Map::Response, &[edit]);
             return HeadersStatus::Continue;
+        }
+        if self.exchange.is_away() {
+            // Somebody else has answered the client; its operation goes on.
+            self.replied = true;
         }
         if !self.exchange.wants_response() {
             return HeadersStatus::Continue;
@@ -369,8 +430,9 @@ impl Stream {
             self.carry_out(out, now);
         }
         self.account();
+        self.gone = true;
+        self.leave();
         if self.registered {
-            self.plugin.forget(self.id);
             self.plugin.vm().forget_waiter(self.id);
         }
     }

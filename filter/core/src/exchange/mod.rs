@@ -9,7 +9,8 @@
 //! New ─ headers ─> Gather ─ body ─> Ask(previous…, claim) ─ claimed ─> Run ─ answer ─> Record ─> Settle ─> Done
 //!                                     │ existing record                  │ never sent          │
 //!                                     ├─> Ask(body) ─> Replied           └─> Settle(cancel)    └ (hold ends)
-//!                                     └─> Wait ─ woken ─> Ask(reread)
+//!                                     ├─> Wait ─ woken ─> Ask(reread)
+//!                                     └─ claimed, detached ─> Away ─ answer ─> Record ─> Settle ─> reply
 //! ```
 //!
 //! | module | its part |
@@ -23,10 +24,12 @@
 //! | [`answer`] | answering from a record |
 //! | [`response`] | the upstream's answer: class, recording, hold |
 //! | [`failure`] | answers that are not the upstream's: sent or not sent |
+//! | [`detached`] | attempts that outlive their client, and their inner pass |
 //! | [`ending`] | streams that end early; the last write |
 
 mod answer;
 mod claim;
+pub mod detached;
 pub mod effects;
 mod ending;
 pub mod failure;
@@ -38,6 +41,7 @@ mod response;
 mod tests;
 mod understand;
 
+pub use detached::{Call, CallFailure};
 pub use effects::{Edit, Effect, Field, Level, likeness};
 pub use ending::lapse;
 pub use response::Origin;
@@ -119,6 +123,10 @@ pub struct Exchange {
     /// last write: so they say what is recorded, not what was hoped. Holds the names of the upstream's
     /// own copies, to be removed.
     unmarked: Option<Vec<Vec<u8>>>,
+    /// Whether the attempt may run detached, as far as the route does not say.
+    fitness: detached::Fitness,
+    /// This is the inner pass of a detached attempt: its answer carries a report.
+    inner: bool,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +144,8 @@ enum Phase {
     Wait(Box<Attempt>),
     /// Forwarded under a claim; nothing has come back.
     Run(Box<Run>),
+    /// Sent outside of the stream under a claim; nothing has come back.
+    Away(Box<Run>),
     /// The upstream's answer is passing and being recorded.
     Record(Box<Run>, Box<Recording>),
     /// The last write is awaited.
@@ -238,6 +248,8 @@ struct Run {
     /// What the write that is under way is for; `None`: a release.
     aim: Option<ending::Aim>,
     transitions: Vec<crate::audit::Transition>,
+    /// Where it was sent outside of the stream.
+    trip: Option<Box<detached::Trip>>,
 }
 
 /// An answer being recorded.
@@ -268,6 +280,8 @@ impl Exchange {
             languages: Vec::new(),
             bypassed: false,
             unmarked: None,
+            fitness: detached::Fitness::default(),
+            inner: false,
         }
     }
 
@@ -277,7 +291,7 @@ impl Exchange {
         matches!(
             self.phase,
             Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_)
-        )
+        ) || self.waits_at_home()
     }
 
     /// Whether the response must be held where it is.
@@ -305,7 +319,9 @@ impl Exchange {
     /// Whether the response's headers are of interest.
     #[must_use]
     pub fn wants_response(&self) -> bool {
-        matches!(self.phase, Phase::Run(_)) || (self.bypassed && matches!(self.phase, Phase::Pass))
+        matches!(self.phase, Phase::Run(_))
+            || self.inner
+            || (self.bypassed && matches!(self.phase, Phase::Pass))
     }
 
     /// How many attempts of this one's operation may wait in one worker.

@@ -48,6 +48,7 @@ impl Exchange {
             .first("x-request-id")
             .map(attempt_id)
             .unwrap_or_default();
+        self.fitness.whole = end;
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
         self.route_mode = metadata.mode;
@@ -63,10 +64,7 @@ impl Exchange {
             .and_then(|name| String::from_utf8(name).ok())
             .filter(|name| !name.is_empty());
         if self.signed(&headers, now) {
-            out.push(Effect::Count(Counter::Bypass(Bypass::Signed)));
-            out.push(Effect::Show(Field::Outcome, "signed".to_owned()));
-            self.phase = Phase::Pass;
-            return;
+            return self.pass_signed(&headers, now, out);
         }
         if !self.plays_any_part(&metadata) {
             self.phase = Phase::Pass;
@@ -114,6 +112,7 @@ impl Exchange {
 
     /// The whole body, once it is complete.
     pub fn on_request_body(&mut self, body: Vec<u8>, now: Moment, out: &mut Vec<Effect>) {
+        self.fitness.whole = true;
         if let Some(gather) = self.take_gather() {
             self.evaluate(*gather, body, now, out);
         }

@@ -1,13 +1,14 @@
 //! The upstream's answer: what it means, what is recorded, and when the client may have it.
 
+use super::detached::status_of;
 use super::failure::{self, Sent};
-use super::{Edit, Effect, Exchange, Held, Moment, Phase, Recording, Run};
+use super::{Edit, Effect, Exchange, Moment, Phase, Recording, Run};
 use crate::envelope::{self, Envelope, UpstreamPolicy};
 use crate::http::{Headers, Line};
 use crate::metrics::{Counter, Histogram};
 use crate::plan::{Class, ClassRule, Mode, Route};
 use crate::record::{Evidence, Outcome, Replayable, Status};
-use crate::store::{Action, Reply, Target};
+use crate::store::{Reply, Target};
 use crate::trusted::{self, Markers};
 
 /// An answer up to this size is held from its headers until it is recorded, octets (design §8).
@@ -49,6 +50,9 @@ impl Exchange {
         match std::mem::take(&mut self.phase) {
             Phase::Run(run) => self.on_first_answer(run, headers, end, origin, now, out),
             other => {
+                if self.inner {
+                    out.push(Effect::Response(Self::report(headers, origin)));
+                }
                 if self.bypassed && matches!(other, Phase::Pass) {
                     let facts = Markers {
                         status: "bypassed",
@@ -64,7 +68,7 @@ impl Exchange {
         }
     }
 
-    fn on_first_answer(
+    pub(super) fn on_first_answer(
         &mut self,
         run: Box<Run>,
         headers: &Headers,
@@ -76,10 +80,7 @@ impl Exchange {
         let Some(rule) = self.route(run.attempt.route) else {
             return;
         };
-        let status = headers
-            .first_str(":status")
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(0);
+        let status = status_of(headers);
         out.push(Effect::Time(
             Histogram::UpstreamUs,
             now.wall_us.saturating_sub(run.sent_us),
@@ -126,7 +127,7 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        if end || recording.hold {
+        if end || recording.hold || run.trip.is_some() {
             self.leave_unmarked(&run, headers);
         } else if run.attempt.mode == Mode::Enforce {
             // It leaves before it is recorded.
@@ -214,7 +215,8 @@ impl Exchange {
         let target = self.target(&run, recording, now);
         let action = run.transition(target);
         out.push(run.attempt.op(action));
-        self.phase = Phase::Settle(run, Held::Response);
+        let held = run.held();
+        self.phase = Phase::Settle(run, held);
     }
 
     /// What a recorded answer makes of the operation.
@@ -233,17 +235,16 @@ impl Exchange {
     }
 
     /// Nothing was done: the operation may be tried again.
-    fn release(&mut self, mut run: Box<Run>, headers: &Headers, out: &mut Vec<Effect>) {
+    pub(super) fn release(&mut self, mut run: Box<Run>, headers: &Headers, out: &mut Vec<Effect>) {
         self.leave_unmarked(&run, headers);
         run.aim = None;
-        out.push(run.attempt.op(Action::Cancel {
-            owner: run.attempt.owner,
-        }));
-        self.phase = Phase::Settle(run, Held::Response);
+        out.push(run.release_claim());
+        let held = run.held();
+        self.phase = Phase::Settle(run, held);
     }
 
     /// Nobody knows: the client gets what there is, and the truth in a header.
-    fn unknown(
+    pub(super) fn unknown(
         &mut self,
         mut run: Box<Run>,
         headers: &Headers,
@@ -253,7 +254,8 @@ impl Exchange {
         self.leave_unmarked(&run, headers);
         let action = run.transition(Target::Unknown { evidence });
         out.push(run.attempt.op(action));
-        self.phase = Phase::Settle(run, Held::Response);
+        let held = run.held();
+        self.phase = Phase::Settle(run, held);
     }
 
     /// The headers wait for the reply to the last write, and get their markers then.
@@ -266,7 +268,7 @@ impl Exchange {
     /// Markers that say what is recorded.
     pub(super) fn mark_settled(
         &mut self,
-        run: &Run,
+        run: &mut Run,
         reply: &Reply,
         now: Moment,
         out: &mut Vec<Effect>,
@@ -295,6 +297,9 @@ impl Exchange {
         };
         let mut lines = trusted::markers(&facts);
         lines.extend(self.memory_marker(&run.attempt, now));
+        if run.trip.is_some() {
+            return self.bring_home(run, reply, lines, now, out);
+        }
         out.push(Effect::Response(mark(copies, lines)));
     }
 }
@@ -311,7 +316,8 @@ fn mark(copies: Vec<Vec<u8>>, lines: Vec<Line>) -> Vec<Edit> {
 fn present_markers(headers: &Headers) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for (name, _) in headers.lines() {
-        if trusted::is_marker(name) && !names.contains(name) {
+        let ours = trusted::is_marker(name) || trusted::is_derived(name);
+        if ours && !names.contains(name) {
             names.push(name.clone());
         }
     }

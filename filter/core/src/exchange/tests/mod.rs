@@ -285,6 +285,7 @@ impl World {
                 Effect::Wake(operation) => self.woken.push(operation),
                 Effect::NoteUnknown(operation, likeness) => self.noted.push((operation, likeness)),
                 Effect::Suspect(_, likeness) => self.suspected.push(likeness),
+                Effect::Send(call) => client.call = Some(*call),
                 Effect::Retry | Effect::Time(..) | Effect::Show(..) | Effect::Log(..) => {}
             }
             queue.extend(more);
