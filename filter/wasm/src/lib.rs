@@ -24,6 +24,8 @@
 
 mod abi;
 mod exports;
+#[cfg(feature = "test-faults")]
+mod faults;
 mod host;
 mod metrics;
 mod plugin;
