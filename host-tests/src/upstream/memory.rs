@@ -51,6 +51,16 @@ impl Received {
             .map(|v| std::str::from_utf8(v).expect("a UTF-8 value"))
     }
 
+    /// The names of the trusted derived headers that it carries.
+    #[must_use]
+    pub fn derived(&self) -> Vec<&str> {
+        self.headers
+            .iter()
+            .map(|(n, _)| n.as_str())
+            .filter(|n| n.starts_with("x-idempo-"))
+            .collect()
+    }
+
     /// The trusted operation id.
     #[must_use]
     pub fn operation(&self) -> Option<&str> {
