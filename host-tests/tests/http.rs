@@ -300,12 +300,10 @@ async fn a_body_beyond_the_limit_is_refused_with_the_limit() {
             .key(key())
             .content("application/octet-stream", vec![1; n])
     };
-    // As shipped: 1 MiB is fingerprinted, and Envoy's buffers have room for more.
-    let shipped = Running::start(&upstream).await;
     let small = filter::with_route(json!({"fingerprint": {"max_body": "64KiB"}}));
     let envoy = Envoy::with_filter(&upstream, small).start().await;
-    for (addr, limit) in [(shipped.addr(), 1 << 20), (envoy.addr(), 64 << 10)] {
-        upstream.reset();
+    for limit in [64 << 10] {
+        let addr = envoy.addr();
         let declared = Raw::exchange(addr, &sized(limit + 1)).await.unwrap();
         let mut raw = Raw::connect(addr).await;
         // Not declared, and not all of it: the answer need not wait for the end.

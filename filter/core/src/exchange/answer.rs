@@ -36,7 +36,7 @@ impl Exchange {
         match self.before_state(&attempt, &record, &view) {
             Before::Nothing => {}
             Before::Refusal(refusal) => return self.turn_away(&attempt, *refusal, now, out),
-            Before::Body if attempt.mode == Mode::Enforce => return self.drain(attempt, out),
+            Before::Body if attempt.mode == Mode::Enforce => return self.drain(attempt, now, out),
             // Comparing would take its body away.
             Before::Body => {
                 let chosen = Chosen {

@@ -274,7 +274,7 @@ impl Exchange {
         self.turn_away(attempt, refusal, now, out);
     }
 
-    fn back_off(&self, attempt: &Attempt) -> u32 {
+    pub(super) fn back_off(&self, attempt: &Attempt) -> u32 {
         retry_after::seconds(Wait::Failures(1), None, attempt.jitter())
     }
 
@@ -444,7 +444,7 @@ impl Exchange {
         }
     }
 
-    /// Time passes: waiters look again or give up, owners renew their lease.
+    /// Time passes: waiters look again or give up, owners renew their lease, bodies stall.
     pub fn on_tick(&mut self, now: Moment, out: &mut Vec<Effect>) {
         match &mut self.phase {
             Phase::Wait(attempt) => {
@@ -453,6 +453,7 @@ impl Exchange {
                     self.on_wake(out);
                 }
             }
+            Phase::Drain(_) => self.stalled(now, out),
             Phase::Run(run) | Phase::Record(run, _) => run.renew(now, out),
             _ => {}
         }

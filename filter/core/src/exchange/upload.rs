@@ -19,6 +19,9 @@ use crate::store::{Action, Op};
 /// default) would answer 413, and observing must change nothing.
 const OBSERVED_BODY: u64 = 256 << 10;
 
+/// How long a body that is read to be compared may bring nothing, milliseconds.
+const STALLED_MS: u64 = 5_000;
+
 /// What the host is to do with the request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -238,6 +241,7 @@ impl Exchange {
             return;
         };
         upload.take(chunk, end);
+        attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
         let length = upload.length();
         let end = upload.whole.is_some();
         if end && matches!(self.phase, Phase::Drain(_)) {
@@ -282,7 +286,8 @@ impl Exchange {
     }
 
     /// The attempt's fingerprint is needed whole before it can be answered.
-    pub(super) fn drain(&mut self, mut attempt: Box<Attempt>, out: &mut Vec<Effect>) {
+    pub(super) fn drain(&mut self, mut attempt: Box<Attempt>, now: Moment, out: &mut Vec<Effect>) {
+        attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
         if let Some(upload) = &mut attempt.upload {
             upload.dropped = true;
             let complete = upload.whole.is_some();
@@ -290,6 +295,22 @@ impl Exchange {
             if complete {
                 self.drained(out);
             }
+        }
+    }
+
+    /// Nothing more comes of a body that is read to be compared. A host whose buffer was full before the
+    /// record was known has stopped reading for good, and cannot be told to throw away what it
+    /// holds; a client may have stalled. The next attempt may fare better.
+    pub(super) fn stalled(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        if let Phase::Drain(attempt) = &self.phase
+            && now.store_ms >= attempt.reread_at
+            && let Phase::Drain(attempt) = std::mem::take(&mut self.phase)
+        {
+            let refusal = Refusal {
+                retry_after_s: Some(self.back_off(&attempt)),
+                ..Refusal::because(Code::StoreUnavailable, "upload_stalled")
+            };
+            self.turn_away(&attempt, refusal, now, out);
         }
     }
 

@@ -230,6 +230,27 @@ fn a_body_that_was_read_to_be_compared_cannot_be_forwarded() {
 }
 
 #[test]
+fn a_body_that_stalls_while_it_is_compared_is_answered() {
+    let mut world = World::new(plan());
+    let body = octets(500_000);
+    let mut first = world.uploaded(&body, 50_000, true);
+    world.answer(&mut first, "201", &[], "done");
+    let mut again = world.upload(Some(body.len()));
+    world.body(&mut again, &body[..200_000], false);
+    for _ in 0..3 {
+        world.now += 4_900;
+        world.event(&mut again, |e, now, out| e.on_tick(now, out));
+        assert!(again.reply.is_none());
+        world.body(&mut again, b"", false);
+    }
+    world.now += 5_000;
+    world.event(&mut again, |e, now, out| e.on_tick(now, out));
+    assert_eq!(again.code(), "store_unavailable");
+    assert_eq!(again.problem()["reason"], "upload_stalled");
+    assert!(again.header("retry-after").is_some());
+}
+
+#[test]
 fn a_waiting_upload_runs_where_the_operation_was_released() {
     let mut world = World::new(plan());
     world.reconfigure(|p| p.routes[0].in_flight.action = InFlightAction::Wait);
