@@ -3,21 +3,14 @@
 
 use host_tests::{
     check::{refused, replayed},
-    client::{H2, Raw, Request},
+    client::{Answer, BodyFraming, H2, H2Upload, Raw, Request, Upload},
     envoy::Envoy,
     filter::{self, key},
     running::Running,
     upstream::Upstream,
 };
-use http_body_util::{BodyExt as _, Full};
-use hyper::{HeaderMap, client::conn::http2::handshake, header::HeaderValue};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use std::{convert::Infallible, net::SocketAddr};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use std::net::SocketAddr;
 
 fn charge() -> Request {
     Request::post("/v1/charges")
@@ -159,28 +152,15 @@ async fn what_is_no_write_passes_untouched_and_what_hides_one_does_not() {
     assert_eq!(envoy.vm_traps(), 0);
 }
 
-/// Sends the headers with `Expect: 100-continue`, and the body once told to go on. Gives whether that
-/// was, and what came at last.
-async fn expecting(addr: SocketAddr, request: &Request) -> (bool, String) {
-    let mut stream = TcpStream::connect(addr).await.unwrap();
-    let whole = Raw::encode(&request.clone().header("expect", "100-continue"));
-    let (head, body) = whole.split_at(whole.len() - request.body.len());
-    stream.write_all(head).await.unwrap();
-    let mut seen = Vec::new();
-    while !seen.windows(4).any(|w| w == b"\r\n\r\n") {
-        assert!(stream.read_buf(&mut seen).await.unwrap() > 0);
-    }
-    let told = seen.starts_with(b"HTTP/1.1 100");
-    if told {
-        // Envoy says so before any filter is asked; a refusal may follow it closely.
-        let end = seen.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
-        seen.drain(..end + 4);
-        stream.write_all(body).await.unwrap();
-        while !seen.windows(4).any(|w| w == b"\r\n\r\n") {
-            assert!(stream.read_buf(&mut seen).await.unwrap() > 0);
-        }
-    }
-    (told, String::from_utf8_lossy(&seen).into_owned())
+/// Sends the headers with `Expect: 100-continue`, and the body once told to go on.
+async fn expecting(addr: SocketAddr, request: &Request) -> Result<Answer, String> {
+    let request = request.clone().expecting();
+    let mut upload = Upload::begin(addr, &request, BodyFraming::Length).await;
+    // Envoy says so before any filter is asked; a refusal may follow it closely.
+    upload.continued().await?;
+    // Refused, the peer may be gone before all of it is out.
+    let _ = upload.end(usize::MAX, &[]).await;
+    upload.answer().await
 }
 
 #[tokio::test]
@@ -204,17 +184,14 @@ async fn every_framing_of_one_body_is_one_request() {
     }
     let h2 = H2::connect(addr).await.unwrap();
     replayed(&first, &h2.send(&request).await.unwrap());
-    let (told, answer) = expecting(addr, &request).await;
-    assert!(told, "{answer}");
-    assert!(answer.contains("idempotent-replayed: true"), "{answer}");
+    replayed(&first, &expecting(addr, &request).await.unwrap());
     assert_eq!(upstream.effects(), 1);
     assert_eq!(upstream.only_request().body, request.body);
 
     // First attempts in these framings reach the upstream as they are.
     upstream.reset();
     let request = charge();
-    let (told, answer) = expecting(addr, &request).await;
-    assert!(told && answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert_eq!(expecting(addr, &request).await.unwrap().status, 201);
     assert_eq!(upstream.only_request().body, request.body);
     upstream.reset();
     let request = charge();
@@ -225,8 +202,8 @@ async fn every_framing_of_one_body_is_one_request() {
     replayed(&first, &Raw::exchange(addr, &request).await.unwrap());
     // A refusal needs no body.
     let keyless = Request::post("/v1/charges").content("text/plain", "x");
-    let (_, answer) = expecting(addr, &keyless).await;
-    assert!(answer.contains("400 Bad Request"), "{answer}");
+    let answer = expecting(addr, &keyless).await.unwrap();
+    refused(&answer, 400, "key_missing");
     assert_eq!(upstream.requests().len(), 1);
     // An empty body is no body.
     upstream.reset();
@@ -240,28 +217,14 @@ async fn every_framing_of_one_body_is_one_request() {
 }
 
 /// Sends the request over HTTP/2 with trailers after its body.
-async fn with_trailers(addr: SocketAddr, request: &Request) -> (u16, HeaderMap) {
-    let stream = TcpStream::connect(addr).await.unwrap();
-    let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+async fn with_trailers(addr: SocketAddr, request: &Request) -> Answer {
+    let h2 = H2::connect(addr).await.unwrap();
+    let mut upload = H2Upload::begin(&h2, request).await.unwrap();
+    upload
+        .end(usize::MAX, &[("x-checksum", "1")])
         .await
         .unwrap();
-    tokio::spawn(connection);
-    let mut builder = hyper::Request::builder()
-        .method(request.method.as_str())
-        .uri(format!("http://{addr}{}", request.target));
-    for (name, value) in &request.headers {
-        builder = builder.header(name, value.as_slice());
-    }
-    let mut trailers = HeaderMap::new();
-    trailers.insert("x-checksum", HeaderValue::from_static("1"));
-    let body =
-        Full::new(request.body.clone())
-            .with_trailers(std::future::ready(Some(Ok::<_, Infallible>(trailers))));
-    let answer = sender
-        .send_request(builder.body(body).unwrap())
-        .await
-        .unwrap();
-    (answer.status().as_u16(), answer.headers().clone())
+    upload.arriving().await.unwrap().rest().await.unwrap()
 }
 
 #[tokio::test]
@@ -277,16 +240,13 @@ async fn trailers_after_a_body_end_it() {
     let bare = Request::post("/v1/charges").key(key());
     for request in [charge(), large, bare] {
         upstream.reset();
-        let (status, headers) = with_trailers(addr, &request).await;
-        assert_eq!(status, 201, "{headers:?}");
-        assert_eq!(headers["idempotent-replayed"], "false");
+        let first = with_trailers(addr, &request).await;
+        assert_eq!(first.status, 201, "{first:?}");
+        assert_eq!(first.one("idempotent-replayed"), Some("false"));
         assert_eq!(upstream.only_request().body, request.body);
         // Trailers are no part of what was asked: the same without them is the same.
-        let again = Raw::exchange(addr, &request).await.unwrap();
-        assert_eq!(again.one("idempotent-replayed"), Some("true"), "{again:?}");
-        let (status, headers) = with_trailers(addr, &request).await;
-        assert_eq!(status, 201);
-        assert_eq!(headers["idempotent-replayed"], "true");
+        replayed(&first, &Raw::exchange(addr, &request).await.unwrap());
+        replayed(&first, &with_trailers(addr, &request).await);
         assert_eq!(upstream.effects(), 1);
     }
     assert_eq!(envoy.vm_traps(), 0);
