@@ -36,10 +36,10 @@ test: wasm-target envoy tools
 module: wasm-target
 	cargo build --package idempo-filter --release --target $(WASM_TARGET)
 
-# The module as shipped, and beside it the one that a request header can trap. The shipped one is
+# The module as shipped, and beside it the one that request headers can make fail. The shipped one is
 # built last, because both leave cargo under the same name.
 filter: wasm-target
-	cargo build --package idempo-filter --release --target $(WASM_TARGET) --features test-crash
+	cargo build --package idempo-filter --release --target $(WASM_TARGET) --features test-faults
 	@cp $(MODULES)/idempo_filter.wasm $(MODULES)/idempo_filter_test_crash.wasm
 	cargo build --package idempo-filter --release --target $(WASM_TARGET)
 

@@ -187,12 +187,11 @@ impl Worker {
         let facts = NoFacts(&self.properties);
         exchange.on_request_headers(headers, false, &facts, now, &mut out);
         self.carry_out(&mut exchange, out, now);
-        if exchange.gathers() {
+        if matches!(exchange.body(), idempo_core::exchange::Body::Gather(_)) {
             self.calls.bodies += 1;
             let now = self.now();
             let mut out = Vec::new();
-            exchange.on_request_progress(BODY.len() as u64, now, &mut out);
-            exchange.on_request_body(BODY.as_bytes().to_vec(), now, &mut out);
+            exchange.on_request_body(BODY.as_bytes().to_vec(), true, now, &mut out);
             self.carry_out(&mut exchange, out, now);
         }
         if exchange.wants_response() {

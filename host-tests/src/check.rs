@@ -1,7 +1,8 @@
 //! Waiting for conditions, and assertions on answers that several tests make.
 
-use crate::client::Answer;
-use std::time::Duration;
+use crate::client::{Answer, Raw, Request};
+use serde_json::Value;
+use std::{net::SocketAddr, time::Duration};
 
 /// Asks `probe` every few milliseconds until it gives something.
 ///
@@ -27,11 +28,11 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, probe: impl Fn(
 /// # Panics
 /// Where the answer is anything else.
 #[track_caller]
-pub fn refused(answer: &Answer, status: u16, code: &str) -> serde_json::Value {
+pub fn refused(answer: &Answer, status: u16, code: &str) -> Value {
     assert_eq!(answer.status, status, "{answer:?}");
     let kind = answer.one("content-type").unwrap_or_default();
     assert!(kind.starts_with("application/problem+json"), "{answer:?}");
-    let problem: serde_json::Value = serde_json::from_slice(&answer.body)
+    let problem: Value = serde_json::from_slice(&answer.body)
         .unwrap_or_else(|e| panic!("a problem document is JSON: {e}: {answer:?}"));
     assert_eq!(problem["code"], code, "{problem}");
     // RFC 9457 §3.1.2: may be left out, must not contradict.
@@ -44,6 +45,33 @@ pub fn refused(answer: &Answer, status: u16, code: &str) -> serde_json::Value {
         "{answer:?}"
     );
     problem
+}
+
+/// Sends until the operation is pending no more; gives the answer.
+///
+/// # Panics
+/// After 15 s.
+pub async fn settled(addr: SocketAddr, request: &Request) -> Answer {
+    until("the operation to be settled", || async {
+        let answer = Raw::exchange(addr, request).await.ok()?;
+        let pending = answer.status == 409 && answer.json()["code"] == "in_flight";
+        (!pending).then_some(answer)
+    })
+    .await
+}
+
+/// Asserts that nobody knows, and on what evidence.
+///
+/// # Panics
+/// Where the answer says anything else.
+#[track_caller]
+pub fn unknown(answer: &Answer, details: &str, upstream_status: Value) {
+    let problem = refused(answer, 409, "outcome_unknown");
+    let evidence = &problem["evidence"];
+    let seen = evidence["details"].as_str().unwrap_or_default();
+    assert!(seen.contains(details), "{details}: {problem}");
+    assert_eq!(evidence["upstream_status"], upstream_status, "{problem}");
+    assert_eq!(answer.one("idempotency-status"), Some("unknown"));
 }
 
 /// Asserts that `again` is the recorded form of `first`: status, body, and every header of the

@@ -163,6 +163,11 @@ pub struct Route {
     pub key: KeyRule,
     /// What makes two requests the same.
     pub fingerprint: FingerprintRule,
+    /// A body that is not read in a canonical form and is complete within so many octets is claimed once
+    /// it is complete, a larger one at that point (default 64 KiB).
+    pub claim_after: u64,
+    /// Whether the client waits for the record.
+    pub commit: Commit,
     /// How the attempt is sent on.
     pub upstream: Upstream,
     /// How long an owner may be silent, ms (default 30 000).
@@ -322,8 +327,8 @@ pub struct FingerprintRule {
     pub headers: Vec<String>,
     /// The hash.
     pub digest: DigestAlgorithm,
-    /// The largest body that can be fingerprinted, octets; beyond it `payload_too_large`.
-    pub max_body: u64,
+    /// The largest body that is taken, octets; beyond it `payload_too_large`. `None`: any.
+    pub max_body: Option<u64>,
 }
 
 impl Default for FingerprintRule {
@@ -334,7 +339,7 @@ impl Default for FingerprintRule {
             exclude: Vec::new(),
             headers: Vec::new(),
             digest: DigestAlgorithm::Blake3,
-            max_body: 1 << 20,
+            max_body: None,
         }
     }
 }
@@ -376,6 +381,15 @@ impl DigestAlgorithm {
             Self::Sha256 => "sha256",
         }
     }
+}
+
+/// When the client has the whole answer, against when it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Recorded before the client has the last octet.
+    BeforeEnd,
+    /// Never held: a crash in between leaves an operation unknown whose answer the client has.
+    Async,
 }
 
 /// How an attempt is sent on.

@@ -44,16 +44,11 @@ pub(crate) enum DataStatus {
     /// Hold, up to the host's buffer limit: beyond it the host answers 413, or 500 for a response.
     /// The next callback shows all that is held.
     StopAndBuffer = 1,
-}
-
-impl DataStatus {
-    pub(crate) const fn hold(hold: bool) -> Self {
-        if hold {
-            Self::StopAndBuffer
-        } else {
-            Self::Continue
-        }
-    }
+    /// Hold, and beyond the host's buffer limit stop reading. The next callback shows only what is
+    /// new, and what is held may not be looked at any more.
+    StopAndWatermark = 2,
+    /// Drop what this callback showed.
+    StopNoBuffer = 3,
 }
 
 #[derive(Default)]

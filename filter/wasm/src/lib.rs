@@ -26,6 +26,8 @@
 mod abi;
 mod detached;
 mod exports;
+#[cfg(feature = "test-faults")]
+mod faults;
 mod host;
 mod metrics;
 mod plugin;

@@ -2,11 +2,15 @@
 
 use crate::detached::Loopback;
 use crate::exports::{DataStatus, HeadersStatus};
+#[cfg(feature = "test-faults")]
+use crate::faults;
 use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::exchange::{
+    Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin,
+};
 use idempo_core::http::Headers;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op};
@@ -46,6 +50,8 @@ pub(crate) struct Stream {
     gone: bool,
     /// The operation of the latest store call, for [`Effect::Retry`].
     last: Option<Op>,
+    #[cfg(feature = "test-faults")]
+    slow: faults::SlowStore,
 }
 
 impl Stream {
@@ -66,6 +72,8 @@ impl Stream {
                 registered: false,
                 gone: false,
                 last: None,
+                #[cfg(feature = "test-faults")]
+                slow: faults::SlowStore::default(),
             })
         })
     }
@@ -136,9 +144,14 @@ impl Stream {
             && self
                 .gather_since
                 .is_some_and(|since| now.store_ms >= since.saturating_add(patience))
-            && self.exchange.gathers();
+            && matches!(self.exchange.body(), Body::Gather(_));
         if withheld {
             self.plugin.note_withheld(now);
+        }
+        #[cfg(feature = "test-faults")]
+        if let Some(op) = self.slow.due(now) {
+            let reply = self.plugin.vm().store(&op, now);
+            self.visit(now, |exchange, out| exchange.on_store(reply, now, out));
         }
         self.visit(now, |exchange, out| {
             if withheld {
@@ -162,6 +175,8 @@ impl Stream {
         while let Some(effect) = queue.pop_front() {
             let plugin = Rc::clone(&self.plugin);
             match effect {
+                #[cfg(feature = "test-faults")]
+                Effect::Store(op) if self.slow.delays(&op, now) => self.watch(),
                 Effect::Store(op) => {
                     let reply = plugin.vm().store(&op, now);
                     // What a claim took is measured, so it gets a reading of its own.
@@ -268,8 +283,11 @@ impl Stream {
             refuse_unreadable();
             return HeadersStatus::StopIteration;
         };
-        #[cfg(feature = "test-crash")]
-        crash::at("request", &headers);
+        #[cfg(feature = "test-faults")]
+        {
+            faults::crash_at("request", &headers);
+            self.slow = faults::SlowStore::asked_by(&headers);
+        }
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         self.exchange
@@ -278,7 +296,7 @@ impl Stream {
             self.exchange.on_body_withheld(true, now, &mut out);
         }
         self.carry_out(out, now);
-        if self.exchange.gathers() {
+        if matches!(self.exchange.body(), Body::Gather(_)) {
             self.gather_since = Some(now.store_ms);
         }
         if !self.exchange.is_over() {
@@ -292,41 +310,68 @@ impl Stream {
             // A body that passes without being held says nothing about the host.
             self.plugin.body_seen().set(true);
         }
-        if end {
-            self.on_request_complete(size);
-        } else if self.exchange.gathers() {
-            let now = self.plugin.vm().now();
-            let mut out = Vec::new();
-            self.exchange
-                .on_request_progress(size as u64, now, &mut out);
-            self.carry_out(out, now);
+        self.take_request_body(size, end);
+        let hold = self.hold_request();
+        match self.exchange.body() {
+            Body::Gather(_) => DataStatus::StopAndBuffer,
+            Body::Drop => DataStatus::StopNoBuffer,
+            _ if self.replied => DataStatus::StopNoBuffer,
+            // From here on a slow store slows the client down, however much it sends.
+            _ if hold => DataStatus::StopAndWatermark,
+            _ => DataStatus::Continue,
         }
-        DataStatus::hold(self.hold_request())
     }
 
     /// With trailers no body callback says that the body is complete.
     pub(crate) fn on_request_trailers(&mut self) -> HeadersStatus {
         self.exchange.note_trailers();
-        self.on_request_complete(usize::MAX);
+        match self.exchange.body() {
+            Body::Gather(_) => self.gathered(usize::MAX, true),
+            Body::Hold | Body::Stream | Body::Drop => self.chunk(&[], true),
+            Body::Pass => {}
+        }
         HeadersStatus::hold(self.hold_request())
     }
 
-    fn on_request_complete(&mut self, size: usize) {
-        if !self.exchange.gathers() {
-            return;
+    fn take_request_body(&mut self, size: usize, end: bool) {
+        match self.exchange.body() {
+            Body::Pass => {}
+            Body::Gather(limit) => {
+                if end || size as u64 > limit {
+                    self.gathered(size, end);
+                }
+            }
+            Body::Hold | Body::Stream | Body::Drop => match shown(Buffer::Request, size) {
+                Some(chunk) => self.chunk(&chunk, end),
+                // Nobody can say any more what was asked.
+                None => self.on_event(|exchange, now, out| exchange.on_body_lost(now, out)),
+            },
         }
-        let body = host::buffer(Buffer::Request, size);
+    }
+
+    /// What was held of the body, all of it (`end`) or more than is wanted.
+    fn gathered(&mut self, size: usize, end: bool) {
+        let body = if size == usize::MAX {
+            host::buffer(Buffer::Request, size)
+        } else {
+            shown(Buffer::Request, size)
+        };
+        self.on_event(|exchange, now, out| match body {
+            Some(body) => exchange.on_request_body(body, end, now, out),
+            // A body that the host no longer has would be fingerprinted as another one.
+            None => exchange.on_body_withheld(false, now, out),
+        });
+    }
+
+    fn chunk(&mut self, chunk: &[u8], end: bool) {
+        self.on_event(|exchange, now, out| exchange.on_request_chunk(chunk, end, now, out));
+    }
+
+    /// An event in one of the stream's own callbacks.
+    fn on_event(&mut self, event: impl FnOnce(&mut Exchange, Moment, &mut Vec<Effect>)) {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
-        match body {
-            Some(body) if body.len() == size || size == usize::MAX => {
-                self.exchange
-                    .on_request_progress(body.len() as u64, now, &mut out);
-                self.exchange.on_request_body(body, now, &mut out);
-            }
-            // A body that the host no longer has would be fingerprinted as another one.
-            _ => self.exchange.on_body_withheld(false, now, &mut out),
-        }
+        event(&mut self.exchange, now, &mut out);
         self.carry_out(out, now);
     }
 
@@ -351,8 +396,8 @@ impl Stream {
         let Some(headers) = host::headers(Map::Response) else {
             return HeadersStatus::Continue;
         };
-        #[cfg(feature = "test-crash")]
-        crash::at("response", &headers);
+        #[cfg(feature = "test-faults")]
+        faults::crash_at("response", &headers);
         // Only this property tells an upstream's answer from one that Envoy or another filter made:
         // any header could have been copied into the latter.
         let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
@@ -371,13 +416,13 @@ impl Stream {
 
     pub(crate) fn on_response_body(&mut self, size: usize, end: bool) -> DataStatus {
         if !self.exchange.records() {
-            return DataStatus::hold(self.hold_response());
+            return self.response_status();
         }
         let held = self.exchange.holds_response();
         if held && !end && !self.exchange.held_is_whole(size as u64) {
             return DataStatus::StopAndBuffer;
         }
-        let chunk = host::buffer(Buffer::Response, size).filter(|chunk| chunk.len() == size);
+        let chunk = shown(Buffer::Response, size);
         if chunk.is_none() {
             // Remembered without what the host does not show, never replayed without it.
             self.exchange.on_memory_short();
@@ -389,7 +434,16 @@ impl Stream {
             .on_response_body(&octets, end || held, now, &mut out);
         self.carry_out(out, now);
         self.account();
-        DataStatus::hold(self.hold_response())
+        self.response_status()
+    }
+
+    fn response_status(&mut self) -> DataStatus {
+        if self.hold_response() {
+            // Beyond its limit the host would answer 500 in place of an answer that is recorded.
+            DataStatus::StopAndWatermark
+        } else {
+            DataStatus::Continue
+        }
     }
 
     pub(crate) fn on_response_trailers(&mut self) -> HeadersStatus {
@@ -438,6 +492,11 @@ impl Stream {
     }
 }
 
+/// The octets that a callback announced, all of them or none.
+fn shown(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
+    host::buffer(buffer, size).filter(|octets| octets.len() == size)
+}
+
 /// What cannot be read cannot be claimed, and must not run unclaimed.
 pub(crate) fn refuse_unreadable() {
     host::log(Level::Error, "a request could not be read");
@@ -446,16 +505,4 @@ pub(crate) fn refuse_unreadable() {
         headers: Vec::new(),
         body: Vec::new(),
     });
-}
-
-/// For crash tests only: a header that kills the VM where the test wants it.
-#[cfg(feature = "test-crash")]
-mod crash {
-    use idempo_core::http::Headers;
-
-    pub(super) fn at(point: &str, headers: &Headers) {
-        if headers.first_str("x-test-crash") == Some(point) {
-            core::arch::wasm32::unreachable();
-        }
-    }
 }

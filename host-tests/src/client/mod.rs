@@ -1,12 +1,18 @@
-//! Clients: pooled HTTP/1.1, one HTTP/2 connection, raw bytes, and ones that leave too early.
+//! Clients: pooled HTTP/1.1, one HTTP/2 connection, raw bytes, uploads in steps, answers read by the
+//! piece, and ones that leave too early.
 
+mod arriving;
 mod http2;
 mod pool;
 mod raw;
+mod upload;
+mod wire;
 
+pub use arriving::Arriving;
 pub use http2::H2;
 pub use pool::{Client, Pool, send_all};
-pub use raw::Raw;
+pub use raw::{BodyFraming, Raw};
+pub use upload::{H2Upload, Upload};
 
 use bytes::Bytes;
 use std::fmt;
@@ -66,6 +72,12 @@ impl Request {
     #[must_use]
     pub fn json(self, body: impl AsRef<[u8]>) -> Self {
         self.content("application/json", body)
+    }
+
+    /// Sends the body only once told to go on.
+    #[must_use]
+    pub fn expecting(self) -> Self {
+        self.header("expect", "100-continue")
     }
 
     /// Has the upstream answer with that status.
@@ -216,14 +228,21 @@ impl Answer {
             .await
             .map_err(|e| format!("the answer broke off: {e}"))?;
         Ok(Self {
+            body: body.to_bytes(),
+            ..Self::head(&head)
+        })
+    }
+
+    fn head(head: &hyper::http::response::Parts) -> Self {
+        Self {
             status: head.status.as_u16(),
             headers: head
                 .headers
                 .iter()
                 .map(|(n, v)| (n.as_str().to_owned(), v.as_bytes().to_vec()))
                 .collect(),
-            body: body.to_bytes(),
-        })
+            body: Bytes::new(),
+        }
     }
 }
 

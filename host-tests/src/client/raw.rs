@@ -1,22 +1,31 @@
 //! HTTP/1.1 by the byte: what no decent client library lets one send, and clients that leave.
 
-use super::{Answer, Request};
-use bytes::{Bytes, BytesMut};
+use super::{
+    Answer, Arriving, Request,
+    arriving::patient,
+    wire::{Lines, Wire},
+};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    io::AsyncWriteExt as _,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a request's body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// By Content-Length.
+    Length,
+    /// In chunks.
+    Chunked,
+}
 
 /// One connection.
 #[derive(Debug)]
-pub struct Raw {
-    stream: TcpStream,
-    buffer: BytesMut,
-}
+pub struct Raw(Wire);
 
 impl Raw {
     /// Connects.
@@ -24,23 +33,45 @@ impl Raw {
     /// # Panics
     /// Where nobody listens.
     pub async fn connect(addr: SocketAddr) -> Self {
-        let stream = TcpStream::connect(addr).await.expect("a connection");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        Self {
-            stream,
-            buffer: BytesMut::new(),
-        }
+        Self::over(TcpStream::connect(addr).await.expect("a connection"))
     }
 
-    /// The octets of a request: lines exactly as given, then Host and Content-Length.
+    /// Connects with kernel buffers of about so many octets each way, so that a peer that does not
+    /// read, or whose answer is not read, is felt soon.
+    ///
+    /// # Panics
+    /// Where nobody listens.
+    pub async fn connect_with_buffers(addr: SocketAddr, octets: u32) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(octets).expect("SO_RCVBUF");
+        socket.set_send_buffer_size(octets).expect("SO_SNDBUF");
+        Self::over(socket.connect(addr).await.expect("a connection"))
+    }
+
+    fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        Self(Wire::new(stream))
+    }
+
+    /// The octets of a request's head: lines exactly as given, then Host and how the body is framed.
     #[must_use]
-    pub fn encode(request: &Request) -> Vec<u8> {
+    pub fn head(request: &Request, framing: BodyFraming) -> Vec<u8> {
         let mut out = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
         for (name, value) in &request.headers {
             out.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
-        let length = request.body.len();
-        out.extend_from_slice(format!("host: test\r\ncontent-length: {length}\r\n\r\n").as_bytes());
+        let framed = match framing {
+            BodyFraming::Length => format!("content-length: {}", request.body.len()),
+            BodyFraming::Chunked => "transfer-encoding: chunked".into(),
+        };
+        out.extend_from_slice(format!("host: test\r\n{framed}\r\n\r\n").as_bytes());
+        out
+    }
+
+    /// The octets of a request with Content-Length.
+    #[must_use]
+    pub fn encode(request: &Request) -> Vec<u8> {
+        let mut out = Self::head(request, BodyFraming::Length);
         out.extend_from_slice(&request.body);
         out
     }
@@ -51,11 +82,7 @@ impl Raw {
     /// Where `size` is 0.
     #[must_use]
     pub fn encode_chunked(request: &Request, size: usize) -> Vec<u8> {
-        let mut out = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
-        for (name, value) in &request.headers {
-            out.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
-        }
-        out.extend_from_slice(b"host: test\r\ntransfer-encoding: chunked\r\n\r\n");
+        let mut out = Self::head(request, BodyFraming::Chunked);
         for chunk in request.body.chunks(size) {
             out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
             out.extend_from_slice(&[chunk, b"\r\n"].concat());
@@ -69,7 +96,27 @@ impl Raw {
     /// # Panics
     /// Where the connection is gone.
     pub async fn write(&mut self, octets: &[u8]) {
-        self.stream.write_all(octets).await.expect("a connection");
+        self.try_write(octets).await.expect("a connection");
+    }
+
+    /// The same, to a peer that may have left.
+    ///
+    /// # Errors
+    /// Where it has, or takes nothing for 20 s.
+    pub async fn try_write(&mut self, octets: &[u8]) -> Result<(), String> {
+        let written = self.0.stream.write_all(octets);
+        patient(async {
+            written
+                .await
+                .map_err(|e| format!("the connection broke: {e}"))
+        })
+        .await
+    }
+
+    /// Sends as much of it as the connection takes now, at least an octet; gives how much that was.
+    pub(super) async fn write_some(&mut self, octets: &[u8]) -> Result<usize, String> {
+        let written = self.0.stream.write(octets).await;
+        written.map_err(|e| format!("the connection broke: {e}"))
     }
 
     /// Sends a request on a new connection, header values unchecked; gives the answer.
@@ -85,7 +132,7 @@ impl Raw {
     /// Reads one answer.
     ///
     /// # Errors
-    /// Where the connection ends before it is whole, or nothing comes for 20 s.
+    /// Where the connection ends before it is whole, or it is not whole after 20 s.
     pub async fn answer(&mut self, method: &str) -> Result<Answer, String> {
         timeout(PATIENCE, self.read_answer(method))
             .await
@@ -93,99 +140,38 @@ impl Raw {
     }
 
     async fn read_answer(&mut self, method: &str) -> Result<Answer, String> {
-        let mut answer = loop {
-            if let Some(answer) = self.parse_head()? {
-                if answer.status >= 200 {
-                    break answer;
-                }
-                continue;
+        let (mut answer, mut left) = loop {
+            let found = self.0.head(method).await?;
+            if found.0.status >= 200 {
+                break found;
             }
-            self.fill().await?;
         };
-        let value = |name: &str| answer.all(name).first().map(|v| v.to_vec());
-        answer.body = if method == "HEAD" || matches!(answer.status, 204 | 304) {
-            Bytes::new()
-        } else if value("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"chunked")) {
-            self.chunked().await?
-        } else if let Some(length) = value("content-length") {
-            let length = String::from_utf8_lossy(&length)
-                .parse()
-                .map_err(|_| "content-length")?;
-            self.exactly(length).await?
-        } else {
-            while self.fill().await.is_ok() {}
-            self.buffer.split().freeze()
-        };
+        let mut body = Vec::new();
+        // Nobody asks for trailers here.
+        while let Some(piece) = self.0.piece(&mut left, &mut Lines::new()).await? {
+            body.extend_from_slice(&piece);
+        }
+        answer.body = body.into();
         Ok(answer)
     }
 
-    async fn fill(&mut self) -> Result<(), String> {
-        match self.stream.read_buf(&mut self.buffer).await {
-            Ok(0) => Err("the connection was closed".into()),
-            Ok(_) => Ok(()),
-            Err(e) => Err(format!("the connection broke: {e}")),
-        }
+    /// The next head, interim ones included.
+    pub(super) async fn any_head(&mut self, method: &str) -> Result<Answer, String> {
+        Ok(patient(self.0.head(method)).await?.0)
     }
 
-    fn parse_head(&mut self) -> Result<Option<Answer>, String> {
-        let mut lines = [httparse::EMPTY_HEADER; 256];
-        let mut parsed = httparse::Response::new(&mut lines);
-        let end = match parsed.parse(&self.buffer) {
-            Ok(httparse::Status::Complete(n)) => n,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(e) => return Err(format!("answer head: {e}")),
-        };
-        let answer = Answer {
-            status: parsed.code.unwrap_or_default(),
-            headers: parsed
-                .headers
-                .iter()
-                .map(|l| (l.name.to_ascii_lowercase(), l.value.to_vec()))
-                .collect(),
-            body: Bytes::new(),
-        };
-        let _ = self.buffer.split_to(end);
-        Ok(Some(answer))
-    }
-
-    async fn exactly(&mut self, n: usize) -> Result<Bytes, String> {
-        while self.buffer.len() < n {
-            self.fill().await?;
-        }
-        Ok(self.buffer.split_to(n).freeze())
-    }
-
-    async fn chunked(&mut self) -> Result<Bytes, String> {
-        let mut body = BytesMut::new();
-        loop {
-            let (skip, size) = loop {
-                match httparse::parse_chunk_size(&self.buffer) {
-                    Ok(httparse::Status::Complete(found)) => break found,
-                    Ok(httparse::Status::Partial) => self.fill().await?,
-                    Err(_) => return Err("chunk size".into()),
-                }
-            };
-            let _ = self.buffer.split_to(skip);
-            if size == 0 {
-                // Trailers, if any, up to the empty line; nobody asks for them here.
-                while !self.buffer.starts_with(b"\r\n")
-                    && !self.buffer.windows(4).any(|w| w == b"\r\n\r\n")
-                {
-                    self.fill().await?;
-                }
-                self.buffer.clear();
-                return Ok(body.freeze());
-            }
-            let size = usize::try_from(size).map_err(|_| "chunk size")?;
-            body.extend_from_slice(&self.exactly(size).await?);
-            self.exactly(2).await?;
-        }
+    /// Reads the head of an answer; its body is read by the piece.
+    ///
+    /// # Errors
+    /// Where the connection ends before, or nothing comes for 20 s.
+    pub async fn arriving(self, method: &str) -> Result<Arriving, String> {
+        Arriving::h1(self.0, method).await
     }
 
     /// Leaves in good order (FIN).
     pub async fn leave(mut self) {
         // The peer may have been quicker; gone is gone.
-        let _ = self.stream.shutdown().await;
+        let _ = self.0.stream.shutdown().await;
     }
 
     /// Leaves with a reset, as a client process that was killed with unread data does.
@@ -193,6 +179,6 @@ impl Raw {
     /// # Panics
     /// Where the socket option is refused.
     pub fn reset(self) {
-        self.stream.set_zero_linger().expect("SO_LINGER");
+        self.0.stream.set_zero_linger().expect("SO_LINGER");
     }
 }

@@ -29,6 +29,8 @@ pub(super) fn answer(method: &str, rest: &str, memory: &Memory) -> (u16, String)
                     "target": r.target,
                     "headers": headers,
                     "body_b64": STANDARD.encode(&r.body),
+                    "body_length": r.length,
+                    "body_blake3": r.digest.to_hex().as_str(),
                     "effect": r.effect,
                 })
             })

@@ -1,6 +1,10 @@
-//! What the upstream remembers: requests as bytes, effects, gates.
+//! What the upstream remembers: requests as they came, effects, gates.
 
-use super::Instruction;
+use super::{
+    Instruction,
+    body::{Digest, digest},
+    uploads::Uploads,
+};
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -21,8 +25,14 @@ pub struct Received {
     pub target: String,
     /// Header lines in order; names as sent.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The whole body, without transfer coding.
+    /// The whole body, without transfer coding; empty where it was larger than [`KEPT_BODY`](super::KEPT_BODY).
     pub body: Bytes,
+    /// How many octets it had.
+    pub length: u64,
+    /// Its digest, however large it was.
+    pub digest: Digest,
+    /// Whether the whole of it came.
+    pub whole: bool,
     /// The number of the effect that it had, counted from 1.
     pub effect: Option<u64>,
 }
@@ -51,6 +61,22 @@ impl Received {
             .map(|v| std::str::from_utf8(v).expect("a UTF-8 value"))
     }
 
+    /// Whether exactly these octets came as its body.
+    #[must_use]
+    pub fn brought(&self, octets: &[u8]) -> bool {
+        self.whole && self.length == octets.len() as u64 && self.digest == digest(octets)
+    }
+
+    /// The names of the trusted derived headers that it carries.
+    #[must_use]
+    pub fn derived(&self) -> Vec<&str> {
+        self.headers
+            .iter()
+            .map(|(n, _)| n.as_str())
+            .filter(|n| n.starts_with("x-idempo-"))
+            .collect()
+    }
+
     /// The trusted operation id.
     #[must_use]
     pub fn operation(&self) -> Option<&str> {
@@ -68,7 +94,8 @@ impl fmt::Debug for Received {
         for (name, value) in &self.headers {
             writeln!(f, "  {name}: {}", value.escape_ascii())?;
         }
-        write!(f, "  {} octets of body", self.body.len())
+        let state = if self.whole { "" } else { ", cut off" };
+        write!(f, "  {} octets of body{state}", self.length)
     }
 }
 
@@ -100,6 +127,7 @@ pub(super) struct Memory {
     open: watch::Sender<HashSet<String>>,
     has_default: AtomicBool,
     log: Mutex<Log>,
+    pub(super) uploads: Uploads,
 }
 
 impl Memory {
@@ -111,6 +139,7 @@ impl Memory {
             open: watch::Sender::new(HashSet::new()),
             has_default: AtomicBool::new(false),
             log: Mutex::new(Log::default()),
+            uploads: Uploads::new(keep),
         }
     }
 
@@ -204,6 +233,7 @@ impl Memory {
         log.by_operation.clear();
         log.by_key.clear();
         drop(log);
+        self.uploads.reset();
         self.effects.store(0, Ordering::Relaxed);
         self.arrivals.send_replace(0);
         self.open.send_replace(HashSet::new());

@@ -1,6 +1,6 @@
 //! The counting upstream: what a payment service looks like from the proxy, with a memory.
 //!
-//! It keeps every request as bytes, counts one effect per write that it acts on, and answers as
+//! It keeps every request as bytes (of large bodies length and digest), counts one effect per write that it acts on, and answers as
 //! the request's `x-demo-*` headers say ([`Instruction`]). Other paths under `/_demo/` are a small
 //! JSON control interface for people and scripts:
 //!
@@ -15,14 +15,20 @@
 //! cannot be told to reset a connection, to stop in the middle of a body, or to send what it
 //! considers invalid, and because header lines have to be kept as they came.
 
+mod answer;
+mod body;
 mod control;
 mod instruction;
 mod memory;
 mod serve;
+mod uploads;
 mod wire;
 
-pub use instruction::{Fault, Instruction};
+pub use answer::event;
+pub use body::{Digest, KEPT_BODY, digest, octets};
+pub use instruction::{Early, Fault, Framing, Instruction};
 pub use memory::{Effects, Received};
+pub use uploads::{Progress, Upload};
 
 use memory::Memory;
 use std::{
@@ -30,7 +36,11 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch,
+    task::JoinHandle,
+};
 
 /// A running upstream; stops when dropped.
 #[derive(Debug)]
@@ -59,7 +69,24 @@ impl Upstream {
     /// # Errors
     /// Where the address cannot be bound.
     pub async fn bind(addr: SocketAddr, keep: usize) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(addr).await?;
+        Self::listen(TcpListener::bind(addr).await?, keep)
+    }
+
+    /// Starts with a receive buffer of about so many octets for each connection, so that an upload
+    /// that is not read stops its sender soon.
+    ///
+    /// # Panics
+    /// Where no socket can be bound.
+    pub async fn with_receive_buffer(octets: u32) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(octets).expect("SO_RCVBUF");
+        let addr = (Ipv4Addr::LOCALHOST, 0).into();
+        socket.bind(addr).expect("a loopback port");
+        let listener = socket.listen(128).expect("a listening socket");
+        Self::listen(listener, usize::MAX).expect("a loopback port")
+    }
+
+    fn listen(listener: TcpListener, keep: usize) -> std::io::Result<Self> {
         let addr = listener.local_addr()?;
         let memory = Arc::new(Memory::new(keep));
         let (alive, alive_rx) = watch::channel(());
@@ -141,7 +168,34 @@ impl Upstream {
         .expect("the memory lives as long as the upstream");
     }
 
-    /// Opens a gate: answers that wait at it (`x-demo-gate`, `x-demo-body-gate`) go on, now and later.
+    /// The requests whose heads have come, oldest first, whatever became of their bodies.
+    #[must_use]
+    pub fn uploads(&self) -> Vec<Upload> {
+        self.memory.uploads.all()
+    }
+
+    /// Waits until the `n`th request (counted from 1 by their heads) has come so far that `enough`
+    /// says so; gives it as it was then.
+    ///
+    /// # Panics
+    /// After 10 s, with what has come.
+    pub async fn wait_for_upload(&self, n: usize, enough: impl Fn(&Upload) -> bool) -> Upload {
+        let mut changes = self.memory.uploads.changes();
+        let found = async {
+            loop {
+                let nth = self.uploads().into_iter().nth(n - 1);
+                if let Some(upload) = nth.filter(&enough) {
+                    return upload;
+                }
+                changes.changed().await.expect("the memory lives as long");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), found)
+            .await
+            .unwrap_or_else(|_| panic!("upload {n} did not come so far: {:#?}", self.uploads()))
+    }
+
+    /// Opens a gate: what waits at it goes on, now and later.
     pub fn open(&self, gate: &str) {
         self.memory.open(gate);
     }

@@ -1,4 +1,4 @@
-//! Reading HTTP/1.1 requests from a connection, bodies included.
+//! Reading HTTP/1.1 requests from a connection: the head, then the body piece by piece.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use std::io;
@@ -10,13 +10,30 @@ use tokio::{
 /// Envoy sends no more than 100 by default.
 const MAX_HEADERS: usize = 256;
 
-/// One request.
+/// The head of one request. Its body is still to be read.
 pub(super) struct Incoming {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) headers: Vec<(String, Vec<u8>)>,
-    pub(super) body: Bytes,
     pub(super) keep_alive: bool,
+    pub(super) body: Body,
+}
+
+/// What is still to be read of a request's body.
+pub(super) struct Body {
+    framing: Framing,
+    expects_continue: bool,
+}
+
+enum Framing {
+    /// So many octets.
+    Length(u64),
+    /// So many octets of this chunk, then its line end.
+    Chunk(u64),
+    /// A chunk size.
+    ChunkSize,
+    /// Nothing.
+    End,
 }
 
 /// A connection with what was read beyond the last request.
@@ -45,11 +62,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The next request; `None` where the peer closed between requests.
+    /// The head of the next request; `None` where the peer closed between requests. The body of the
+    /// one before must have been read.
     pub(super) async fn next(&mut self) -> io::Result<Option<Incoming>> {
-        let (mut request, framing, expects_continue) = loop {
+        loop {
             if let Some(head) = self.parse_head()? {
-                break head;
+                return Ok(Some(head));
             }
             match self.fill().await {
                 Ok(()) => {}
@@ -58,20 +76,73 @@ impl Connection {
                 }
                 Err(e) => return Err(e),
             }
-        };
-        if expects_continue {
+        }
+    }
+
+    /// The next piece of the body, as it arrived; `None` at its end.
+    pub(super) async fn piece(&mut self, body: &mut Body) -> io::Result<Option<Bytes>> {
+        if std::mem::take(&mut body.expects_continue) {
             self.stream
                 .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
                 .await?;
         }
-        request.body = match framing {
-            Framing::Length(n) => self.exactly(n).await?,
-            Framing::Chunked => self.chunked().await?,
-        };
-        Ok(Some(request))
+        loop {
+            match body.framing {
+                Framing::End | Framing::Length(0) => return Ok(None),
+                Framing::Length(left) => {
+                    let piece = self.up_to(left).await?;
+                    body.framing = Framing::Length(left - piece.len() as u64);
+                    return Ok(Some(piece));
+                }
+                Framing::Chunk(0) => {
+                    while self.buffer.len() < 2 {
+                        self.fill().await?;
+                    }
+                    self.buffer.advance(2);
+                    body.framing = Framing::ChunkSize;
+                }
+                Framing::Chunk(left) => {
+                    let piece = self.up_to(left).await?;
+                    body.framing = Framing::Chunk(left - piece.len() as u64);
+                    return Ok(Some(piece));
+                }
+                Framing::ChunkSize => {
+                    body.framing = match self.chunk_size().await? {
+                        0 => {
+                            self.skip_trailers().await?;
+                            Framing::End
+                        }
+                        size => Framing::Chunk(size),
+                    };
+                }
+            }
+        }
     }
 
-    fn parse_head(&mut self) -> io::Result<Option<(Incoming, Framing, bool)>> {
+    /// What has come, or else comes next, but no more than `most` octets.
+    async fn up_to(&mut self, most: u64) -> io::Result<Bytes> {
+        if self.buffer.is_empty() {
+            self.buffer.reserve(16 << 10);
+            self.fill().await?;
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(self.buffer.split_to(most.min(self.buffer.len())).freeze())
+    }
+
+    async fn chunk_size(&mut self) -> io::Result<u64> {
+        loop {
+            match httparse::parse_chunk_size(&self.buffer) {
+                Ok(httparse::Status::Complete((skip, size))) => {
+                    self.buffer.advance(skip);
+                    return Ok(size);
+                }
+                Ok(httparse::Status::Partial) => self.fill().await?,
+                Err(_) => return Err(invalid("chunk size")),
+            }
+        }
+    }
+
+    fn parse_head(&mut self) -> io::Result<Option<Incoming>> {
         let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut parsed = httparse::Request::new(&mut lines);
         let head = match parsed.parse(&self.buffer) {
@@ -91,7 +162,7 @@ impl Connection {
                     .ok_or_else(|| invalid("content-length"))?;
                 framing = Framing::Length(length);
             } else if line.name.eq_ignore_ascii_case("transfer-encoding") {
-                framing = Framing::Chunked;
+                framing = Framing::ChunkSize;
             } else if line.name.eq_ignore_ascii_case("connection") {
                 keep_alive = !line.value.eq_ignore_ascii_case(b"close");
             } else if line.name.eq_ignore_ascii_case("expect") {
@@ -103,39 +174,14 @@ impl Connection {
             method: parsed.method.unwrap_or_default().to_owned(),
             target: parsed.path.unwrap_or_default().to_owned(),
             headers,
-            body: Bytes::new(),
             keep_alive,
+            body: Body {
+                framing,
+                expects_continue,
+            },
         };
         self.buffer.advance(head);
-        Ok(Some((request, framing, expects_continue)))
-    }
-
-    async fn exactly(&mut self, n: usize) -> io::Result<Bytes> {
-        while self.buffer.len() < n {
-            self.fill().await?;
-        }
-        Ok(self.buffer.split_to(n).freeze())
-    }
-
-    async fn chunked(&mut self) -> io::Result<Bytes> {
-        let mut body = BytesMut::new();
-        loop {
-            let (skip, size) = loop {
-                match httparse::parse_chunk_size(&self.buffer) {
-                    Ok(httparse::Status::Complete(found)) => break found,
-                    Ok(httparse::Status::Partial) => self.fill().await?,
-                    Err(_) => return Err(invalid("chunk size")),
-                }
-            };
-            self.buffer.advance(skip);
-            if size == 0 {
-                self.skip_trailers().await?;
-                return Ok(body.freeze());
-            }
-            let size = usize::try_from(size).map_err(|_| invalid("chunk size"))?;
-            body.extend_from_slice(&self.exactly(size).await?);
-            self.exactly(2).await?;
-        }
+        Ok(Some(request))
     }
 
     async fn skip_trailers(&mut self) -> io::Result<()> {
@@ -150,9 +196,4 @@ impl Connection {
             }
         }
     }
-}
-
-enum Framing {
-    Length(usize),
-    Chunked,
 }

@@ -20,6 +20,7 @@ const ACCEPTED_DEADLINE_MS: u64 = 86_400_000;
 const REPLAY_MS: u64 = 172_800_000;
 const TOMBSTONE_MS: u64 = 604_800_000;
 const MAX_INLINE_BODY: u64 = 1 << 20;
+const CLAIM_AFTER: u64 = 64 << 10;
 const DEFAULT_NAME: &str = "default";
 
 /// A member of a part: the route's own where it wrote one, else the inherited one.
@@ -172,6 +173,14 @@ fn route(
         matcher: written.r#match.as_ref().map(matcher).unwrap_or_default(),
         key: key(own, inherited),
         fingerprint: fingerprint(own, inherited),
+        claim_after: own
+            .claim_after
+            .or(inherited.claim_after)
+            .map_or(CLAIM_AFTER, |s| s.0),
+        commit: match own.commit.or(inherited.commit) {
+            None | Some(model::Commit::BeforeEnd) => plan::Commit::BeforeEnd,
+            Some(model::Commit::Async) => plan::Commit::Async,
+        },
         upstream: plan::Upstream {
             timeout_ms: ms(pick!(own, inherited, upstream.timeout), UPSTREAM_TIMEOUT_MS),
             execution: match pick!(own, inherited, upstream.execution) {
@@ -328,7 +337,9 @@ fn fingerprint(own: Parts<'_>, inherited: Parts<'_>) -> plan::FingerprintRule {
             Some(model::Digest::Blake3) => plan::DigestAlgorithm::Blake3,
             Some(model::Digest::Sha256) => plan::DigestAlgorithm::Sha256,
         },
-        max_body: pick!(own, inherited, fingerprint.max_body).map_or(default.max_body, |s| s.0),
+        max_body: pick!(own, inherited, fingerprint.max_body)
+            .map(|s| s.0)
+            .or(default.max_body),
     }
 }
 

@@ -128,7 +128,7 @@ fn reserved(steps: &[Step<'_>], name: &str) -> Option<(&'static str, &'static st
             "deadline_header needs a name",
             "write key_time: {deadline_header: x-deadline}",
         ),
-        "commit" | "claim_after" | "role" | "object_store" => (
+        "role" | "object_store" => (
             "this option is not available in this version",
             "leave it out",
         ),

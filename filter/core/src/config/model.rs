@@ -76,6 +76,10 @@ macro_rules! with_parts {
                 pub key: Option<Key>,
                 /// What makes two requests the same.
                 pub fingerprint: Option<Fingerprint>,
+                /// A body that is read raw and is complete within so many octets is claimed once it is complete, a larger one at that point, and then streams to the upstream (default 64KiB; 1KiB to 1MiB).
+                pub claim_after: Option<Size>,
+                /// `before_end`: the client gets the end of an answer once it is recorded (default); `async`: never held.
+                pub commit: Option<Commit>,
                 /// How an attempt is sent on.
                 pub upstream: Option<Upstream>,
                 /// How long an owner may be silent before its operation is `unknown`; the owner renews it. At least 1s (default 30s).
@@ -108,6 +112,8 @@ macro_rules! with_parts {
                     mode: self.mode,
                     key: self.key.as_ref(),
                     fingerprint: self.fingerprint.as_ref(),
+                    claim_after: self.claim_after,
+                    commit: self.commit,
                     upstream: self.upstream.as_ref(),
                     lease: self.lease,
                     record: self.record.as_ref(),
@@ -132,6 +138,8 @@ pub struct Parts<'a> {
     pub mode: Option<Mode>,
     pub key: Option<&'a Key>,
     pub fingerprint: Option<&'a Fingerprint>,
+    pub claim_after: Option<Size>,
+    pub commit: Option<Commit>,
     pub upstream: Option<&'a Upstream>,
     pub lease: Option<Millis>,
     pub record: Option<&'a Record>,
@@ -369,7 +377,7 @@ model! {
         pub headers: Option<Vec<String>>,
         /// `blake3` (default) or `sha256`.
         pub digest: Option<Digest>,
-        /// The largest body that can be fingerprinted (default 1MiB); beyond it 413.
+        /// The largest body that is taken; beyond it 413 (default: any, JSON, forms and multipart of more than 1MiB being read as octets).
         pub max_body: Option<Size>,
     }
 
@@ -397,6 +405,14 @@ model! {
         Blake3 = "blake3",
         /// SHA-256.
         Sha256 = "sha256",
+    }
+
+    /// Whether the client waits for the record.
+    pub enum Commit {
+        /// The end of an answer is held until it is recorded.
+        BeforeEnd = "before_end",
+        /// Nothing is held.
+        Async = "async",
     }
 
     /// How an attempt is sent on.

@@ -3,12 +3,12 @@
 
 use super::refusal::Refusal;
 use super::understand::fingerprint_of;
-use super::{Attempt, Effect, Exchange, Field, Level, Moment, Phase, Step};
+use super::{Attempt, Chosen, Effect, Exchange, Field, Level, Moment, Phase, Step};
 use crate::envelope;
 use crate::fingerprint::{self, Comparison, Fingerprint};
 use crate::ids::hex_of;
 use crate::metrics::{Counter, Waited};
-use crate::plan::{Mode, UnknownPolicy};
+use crate::plan::{Mode, Route, UnknownPolicy};
 use crate::record::{Evidence, Outcome, Record, Replayable, Status, View};
 use crate::reply::{Code, LocalReply};
 use crate::store::{Action, Op, Reply};
@@ -33,8 +33,18 @@ impl Exchange {
             return self.on_store_failure(&attempt, &Step::Reread, &reply, now, out);
         }
         let view = record.view(now.store_ms);
-        if let Some(refusal) = self.refusal_before_state(&attempt, &record, &view) {
-            return self.turn_away(&attempt, refusal, now, out);
+        match self.before_state(&attempt, &record, &view) {
+            Before::Nothing => {}
+            Before::Refusal(refusal) => return self.turn_away(&attempt, *refusal, now, out),
+            Before::Body if attempt.mode == Mode::Enforce => return self.drain(attempt, now, out),
+            // Comparing would take its body away.
+            Before::Body => {
+                let chosen = Chosen {
+                    index: attempt.route,
+                    mode: attempt.mode,
+                };
+                return self.pass_unobserved(Some(chosen), out);
+            }
         }
         match view {
             View::Pending { lease_left } => self.meet_pending(attempt, lease_left, now, out),
@@ -62,45 +72,34 @@ impl Exchange {
         }
     }
 
-    fn refusal_before_state(
-        &self,
-        attempt: &Attempt,
-        record: &Record,
-        view: &View,
-    ) -> Option<Refusal> {
+    fn before_state(&self, attempt: &Attempt, record: &Record, view: &View) -> Before {
         if matches!(view, View::Expired { .. } | View::Gone) {
-            return None;
+            return Before::Nothing;
         }
-        let rule = self.route(attempt.route)?;
-        let again = (record.fingerprint.algorithm != attempt.fingerprint.algorithm)
-            .then(|| {
-                fingerprint_of(
-                    &attempt.headers,
-                    attempt.principal.as_deref(),
-                    &attempt.body,
-                    |request| {
-                        fingerprint::compute_like(&record.fingerprint, &rule.fingerprint, request)
-                    },
-                )
-            })
-            .flatten();
+        let Some(rule) = self.route(attempt.route) else {
+            return Before::Nothing;
+        };
+        let again = attempt.fingerprint_like(&record.fingerprint, rule);
         let fresh = again.as_ref().unwrap_or(&attempt.fingerprint);
         let code = match record.fingerprint.compare(fresh) {
-            Comparison::Same if record.schema_version == rule.schema_version => return None,
+            Comparison::Same if record.schema_version == rule.schema_version => {
+                return Before::Nothing;
+            }
             Comparison::Same => {
-                return Some(Refusal {
+                return Before::refusal(Refusal {
                     status: view.status().as_str(),
                     ..Refusal::because(Code::ReplayUnavailable, "schema_changed")
                 });
             }
             Comparison::OtherPrincipal => {
                 // Not even the operation's state is another principal's business.
-                return Some(Refusal::new(Code::PrincipalMismatch));
+                return Before::refusal(Refusal::new(Code::PrincipalMismatch));
             }
+            Comparison::NeedsBody => return Before::Body,
             Comparison::Different => Code::PayloadMismatch,
             Comparison::Incomparable => Code::FingerprintIncomparable,
         };
-        Some(Refusal {
+        Before::refusal(Refusal {
             members: vec![(
                 "fingerprint",
                 json!({"recorded": report(&record.fingerprint), "received": report(fresh)}),
@@ -238,6 +237,7 @@ impl Exchange {
         // Only under the identity that the record has: a migrated one stays where it is. And not what
         // this very attempt has just made unknown, because the store may have forgotten it.
         let own = attempt.found_at == attempt.operation
+            && attempt.holds_body()
             && record.version.incarnation != attempt.owner.incarnation();
         if again && own && attempt.mode == Mode::Enforce {
             return self.take_over(attempt, record, now, out);
@@ -255,6 +255,50 @@ impl Exchange {
     }
 }
 
+/// What comes before the state, in the order of design §5.
+enum Before {
+    Nothing,
+    Refusal(Box<Refusal>),
+    /// The attempt's body must be known whole first.
+    Body,
+}
+
+impl Before {
+    fn refusal(refusal: Refusal) -> Self {
+        Self::Refusal(Box::new(refusal))
+    }
+}
+
+impl Attempt {
+    /// The attempt's fingerprint as the stored one was computed, where it was under other settings or
+    /// over a beginning, and where that can be done from what is known of the body.
+    fn fingerprint_like(&self, stored: &Fingerprint, rule: &Route) -> Option<Fingerprint> {
+        let caller = self.principal.as_deref();
+        let compute = |like: &dyn Fn(&fingerprint::Request<'_>) -> Option<Fingerprint>| {
+            fingerprint_of(&self.headers, caller, &self.body, like)
+        };
+        match (stored.head, &self.upload) {
+            (Some(head), upload) => {
+                let longer = upload.is_some() || self.body.len() as u64 > head.octets;
+                let declared = match upload {
+                    Some(upload) => upload.declared(),
+                    None => Some(self.body.len() as u64),
+                };
+                if !longer {
+                    return None;
+                }
+                compute(&|request| {
+                    fingerprint::head_like(stored, &rule.fingerprint, request, declared)
+                })
+            }
+            (None, None) if stored.algorithm != self.fingerprint.algorithm => {
+                compute(&|request| fingerprint::compute_like(stored, &rule.fingerprint, request))
+            }
+            (None, _) => None,
+        }
+    }
+}
+
 /// A fingerprint as a conflict report shows it: digest, length, form; no part of a payload.
 fn report(fingerprint: &Fingerprint) -> serde_json::Value {
     json!({
@@ -264,5 +308,6 @@ fn report(fingerprint: &Fingerprint) -> serde_json::Value {
         "version": fingerprint.version,
         "length": fingerprint.length,
         "media_type": fingerprint.media_type,
+        "head_octets": fingerprint.head.map(|h| h.octets),
     })
 }

@@ -137,9 +137,14 @@ impl Exchange {
             (Step::TakeOver, Reply::Claimed(record)) => {
                 self.forward(attempt, &record, ClaimResult::TakenOver, now, out);
             }
-            // Released, or vanished: claimed anew, never run unclaimed (rule 4).
+            // Released, or vanished: claimed anew, never run unclaimed (rule 4). Without its body it
+            // cannot run: the next attempt can.
             (Step::Reread | Step::TakeOver, Reply::Absent) => {
-                self.ask_previous(attempt, 0, now, out);
+                if attempt.holds_body() {
+                    self.ask_previous(attempt, 0, now, out);
+                } else {
+                    self.in_flight(&attempt, 0, Waited::Rejected, now, out);
+                }
             }
             (Step::Body(record, outcome), reply) => {
                 self.on_body(attempt, *record, outcome, reply, now, out);
@@ -221,15 +226,7 @@ impl Exchange {
         if op == StoreOp::Claim {
             self.count_claim(attempt, ClaimResult::Failed, now, out);
         }
-        if op == StoreOp::Claim {
-            // An abandoned claim must leave nothing behind (rule 5).
-            out.push(Effect::Defer(Op {
-                operation: attempt.operation,
-                action: Action::Cancel {
-                    owner: attempt.owner,
-                },
-            }));
-        }
+        self.give_up_claim(attempt, step, out);
         // Only where nothing is known of the operation: whatever else is asked, there is a record.
         let open = matches!(step, Step::Previous(_) | Step::Claim)
             && self
@@ -247,6 +244,18 @@ impl Exchange {
             ..Refusal::new(Code::StoreUnavailable)
         };
         self.turn_away(attempt, refusal, now, out);
+    }
+
+    /// A claim that nobody waits for leaves nothing behind (rule 5).
+    pub(super) fn give_up_claim(&self, attempt: &Attempt, step: &Step, out: &mut Vec<Effect>) {
+        if matches!(step, Step::Claim | Step::TakeOver) {
+            out.push(Effect::Defer(Op {
+                operation: attempt.operation,
+                action: Action::Cancel {
+                    owner: attempt.owner,
+                },
+            }));
+        }
     }
 
     /// Refuses an attempt that is understood.
@@ -270,7 +279,7 @@ impl Exchange {
         self.turn_away(attempt, refusal, now, out);
     }
 
-    fn back_off(&self, attempt: &Attempt) -> u32 {
+    pub(super) fn back_off(&self, attempt: &Attempt) -> u32 {
         retry_after::seconds(Wait::Failures(1), None, attempt.jitter())
     }
 
@@ -442,7 +451,7 @@ impl Exchange {
         }
     }
 
-    /// Time passes: waiters look again or give up, owners renew their lease.
+    /// Time passes: waiters look again or give up, owners renew their lease, bodies stall.
     pub fn on_tick(&mut self, now: Moment, out: &mut Vec<Effect>) {
         match &mut self.phase {
             Phase::Wait(attempt) => {
@@ -451,6 +460,7 @@ impl Exchange {
                     self.on_wake(out);
                 }
             }
+            Phase::Drain(_) => self.stalled(now, out),
             Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) => run.renew(now, out),
             _ => {}
         }

@@ -17,20 +17,24 @@
 //! comes as a report ([`Inner`]); an answer without one is Envoy's own, made on the way there.
 
 use super::refusal::Refusal;
-use super::{Attempt, Edit, Effect, Exchange, Field, Held, Moment, Origin, Phase, Run};
+use super::{Attempt, Edit, Effect, Exchange, Field, Moment, Origin, Phase, Run};
 use crate::envelope;
 use crate::http::{Headers, Line, media_type};
 use crate::metrics::Counter;
 use crate::plan::{Execution, Mode, Route};
 use crate::record::Evidence;
 use crate::reply::{Code, LocalReply};
-use crate::store::{Action, Reply};
+use crate::store::Reply;
 use crate::trusted::{self, Inner};
 use serde_json::json;
 use std::fmt;
 
 /// The largest request body that is sent this way, octets: it is copied out of the host and back.
 const BODY_MAX: usize = 64 << 10;
+
+/// Header lines, and octets of them. Envoy takes 100 and 60 KiB by default.
+const LINES_MAX: usize = 80;
+const OCTETS_MAX: usize = 48 << 10;
 
 /// By how much the call's time-out exceeds the upstream's, milliseconds: the inner router's own comes
 /// first, and it knows more.
@@ -129,7 +133,9 @@ impl Exchange {
             && fit.ready
             && fit.whole
             && !fit.trailers
+            && attempt.upload.is_none()
             && attempt.body.len() <= BODY_MAX
+            && fits(&attempt.headers)
             && !streams
     }
 
@@ -230,8 +236,10 @@ impl Exchange {
                 run.sent_us = now.wall_us;
                 self.phase = Phase::Run(run);
             }
-            CallFailure::NeverSent => self.release(run, &nothing, out),
-            CallFailure::Lost => self.unknown(run, &nothing, Evidence::named(LOOPBACK_FAILED), out),
+            CallFailure::NeverSent => self.release(run, &nothing, now, out),
+            CallFailure::Lost => {
+                self.unknown(run, &nothing, Evidence::named(LOOPBACK_FAILED), now, out);
+            },
         }
     }
 
@@ -386,21 +394,6 @@ impl Run {
     pub(super) fn is_alone(&self) -> bool {
         self.trip.as_ref().is_some_and(|trip| trip.gone)
     }
-
-    /// What is held while the last write is awaited: a detached attempt's answer is in no stream.
-    pub(super) fn held(&self) -> Held {
-        if self.trip.is_some() {
-            Held::Nothing
-        } else {
-            Held::Response
-        }
-    }
-
-    pub(super) fn release_claim(&self) -> Effect {
-        self.attempt.op(Action::Cancel {
-            owner: self.attempt.owner,
-        })
-    }
 }
 
 /// One try and one time-out, as the route has them; of a route that this plan does not have, one try.
@@ -416,6 +409,15 @@ pub(super) fn router_settings(rule: Option<&Route>) -> Vec<Edit> {
         ));
     }
     edits
+}
+
+/// Whether the lines, with what the passes add to them, are within the least that hosts take. Beyond
+/// it the inner listener would refuse a request that nobody has seen, and nobody would know.
+fn fits(headers: &Headers) -> bool {
+    let octets = headers.lines().iter().map(|(n, v)| n.len() + v.len() + 2);
+    headers.lines().len() <= LINES_MAX
+        && octets.sum::<usize>() <= OCTETS_MAX
+        && !headers.has("trailer")
 }
 
 /// The request's lines as they leave the filter, without what the host's own client would act on: it

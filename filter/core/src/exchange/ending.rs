@@ -1,6 +1,7 @@
 //! Last writes: their replies, streams that end before their time, leases that are renewed.
 
 use super::effects::likeness;
+use super::refusal::Refusal;
 use super::response::UPSTREAM_STATUS;
 use super::{Effect, Exchange, Field, Held, Level, Moment, Phase, Run};
 use crate::audit::{self, Transition};
@@ -8,12 +9,18 @@ use crate::ids::{OperationId, OwnerToken};
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
-use crate::store::{self, Action, Fence, Op, Reply, Target};
+use crate::store::{self, Action, Fence, Reply, Target};
 
 impl Run {
     /// A fenced write of this attempt, with a write id of its own.
     pub(super) fn transition(&mut self, to: Target) -> Action {
         self.writes = self.writes.saturating_add(1);
+        // The claim was made by the body's beginning; meanwhile all of it may have been seen.
+        if let Some(whole) = self.attempt.whole_fingerprint()
+            && self.claim.fingerprint.head.is_some()
+        {
+            self.claim.fingerprint = whole.clone();
+        }
         let claim = store::contract::claim_write(self.claim.owner);
         if !matches!(to, Target::Renewed { .. }) {
             self.aim = Some(Aim::of(&to));
@@ -136,6 +143,22 @@ impl Exchange {
         out.push(Effect::Show(Field::Audit, audit));
     }
 
+    /// The request turned out to be one that must not go on, although some of it has: the client is told,
+    /// and nobody knows what the upstream makes of its part.
+    pub(super) fn cut_short(
+        &mut self,
+        mut run: Box<Run>,
+        refusal: Refusal,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        let evidence = Evidence::named(refusal.code.as_str());
+        self.turn_away(&run.attempt, refusal, now, out);
+        let action = run.transition(Target::Unknown { evidence });
+        out.push(run.attempt.op(action));
+        self.phase = Phase::Settle(run, Held::Nothing);
+    }
+
     /// The stream is over. `details` is what the host says about its end.
     pub fn on_end(&mut self, details: &str, now: Moment, out: &mut Vec<Effect>) {
         // Its headers have left, or never will.
@@ -164,14 +187,8 @@ impl Exchange {
                 run.leave_alone();
                 self.phase = Phase::Settle(run, Held::Nothing);
             }
-            // A claim that nobody waits for leaves nothing behind (rule 5).
-            Phase::Ask(attempt, super::Step::Claim | super::Step::TakeOver) => {
-                out.push(Effect::Defer(Op {
-                    operation: attempt.operation,
-                    action: Action::Cancel {
-                        owner: attempt.owner,
-                    },
-                }));
+            Phase::Ask(attempt, step) => {
+                self.give_up_claim(&attempt, &step, out);
                 self.phase = Phase::Done;
             }
             _ => self.phase = Phase::Done,

@@ -10,8 +10,12 @@
 //!                                     │ existing record                  │ never sent          │
 //!                                     ├─> Ask(body) ─> Replied           └─> Settle(cancel)    └ (hold ends)
 //!                                     ├─> Wait ─ woken ─> Ask(reread)
+//!                                     ├─> Drain ─ body ─> Ask(reread)
 //!                                     └─ claimed, detached ─> Away ─ answer ─> Record ─> Settle ─> reply
 //! ```
+//!
+//! A body that is too large to be held is claimed by its beginning; from then on its octets come to
+//! [`Exchange::on_request_chunk`] as they pass ([`upload`]).
 //!
 //! | module | its part |
 //! |---|---|
@@ -26,6 +30,7 @@
 //! | [`failure`] | answers that are not the upstream's: sent or not sent |
 //! | [`detached`] | attempts that outlive their client, and their inner pass |
 //! | [`ending`] | streams that end early; the last write |
+//! | [`upload`] | request bodies that are too large to be held |
 
 mod answer;
 mod claim;
@@ -40,11 +45,13 @@ mod response;
 #[cfg(test)]
 mod tests;
 mod understand;
+mod upload;
 
 pub use detached::{Call, CallFailure};
 pub use effects::{Edit, Effect, Field, Level, likeness};
 pub use ending::lapse;
 pub use response::Origin;
+pub use upload::Body;
 
 use crate::fingerprint::Fingerprint;
 use crate::http::{Headers, Line};
@@ -57,6 +64,7 @@ use crate::store::{Claim, Op};
 use crate::tenant::TenantValue;
 use crate::trusted::Signer;
 use std::sync::Arc;
+use upload::Upload;
 
 /// What all exchanges of one configuration share.
 #[derive(Clone, Debug)]
@@ -142,6 +150,8 @@ enum Phase {
     Ask(Box<Attempt>, Step),
     /// A duplicate that waits for the operation's end.
     Wait(Box<Attempt>),
+    /// A duplicate whose large body must be known whole before it can be answered. Nothing of it is kept.
+    Drain(Box<Attempt>),
     /// Forwarded under a claim; nothing has come back.
     Run(Box<Run>),
     /// Sent outside of the stream under a claim; nothing has come back.
@@ -188,6 +198,10 @@ struct Gather {
     route: Option<Chosen>,
     envoy_route: Option<String>,
     requires_key: bool,
+    /// The body is JSON, and the rule looks for a key in it.
+    may_hold_key: bool,
+    /// And there is none in the header.
+    key_in_body: bool,
     facts: CallerFacts,
 }
 
@@ -216,7 +230,10 @@ struct Attempt {
     tenant_bucket: u8,
     key: Key,
     headers: Headers,
+    /// The body, or with `upload` its beginning.
     body: Vec<u8>,
+    /// The body that is too large to be held.
+    upload: Option<Box<Upload>>,
     principal: Option<Vec<u8>>,
     fingerprint: Fingerprint,
     owner: OwnerToken,
@@ -290,7 +307,7 @@ impl Exchange {
     pub fn holds_request(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_)
+            Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_) | Phase::Drain(_)
         ) || self.waits_at_home()
     }
 
@@ -302,12 +319,6 @@ impl Exchange {
             Phase::Settle(_, held) => *held == Held::Response,
             _ => false,
         }
-    }
-
-    /// Whether the request body is still awaited.
-    #[must_use]
-    pub fn gathers(&self) -> bool {
-        matches!(self.phase, Phase::Gather(_))
     }
 
     /// Whether the answer's body is of interest.

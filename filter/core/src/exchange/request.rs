@@ -3,33 +3,22 @@
 use super::metadata::RouteMetadata;
 use super::refusal::Refusal;
 use super::understand::Understood;
+use super::upload;
 use super::{CallerFacts, Chosen, Edit, Effect, Exchange, Field, Gather, Level, Moment, Phase};
+use crate::fingerprint::CANONICAL_MAX;
 use crate::http::{Headers, media_type};
 use crate::key::{self, KeyError};
 use crate::metrics::{Bypass, Counter};
-use crate::plan::{BodyMode, Mode, Plan, Route};
+use crate::plan::{Mode, Plan, Route};
 use crate::reply::Code;
 use crate::route::{self, RouteQuery, Selection};
 use crate::tenant::{self, Facts};
 use crate::trusted::{self, Verification};
 
-/// In `observe` mode a body is held back at most this far: the host's own limit (Envoy: 1 MiB by
-/// default) would answer 413, and observing must change nothing.
-const OBSERVED_BODY: u64 = 256 << 10;
-
-/// How large a body may become, octets.
-struct BodyLimit {
-    /// What the rule fingerprints.
-    own: u64,
-    /// What is held back for it: less in `observe` mode.
-    held: u64,
-}
-
 /// What to do once the headers are read.
 enum Verdict {
     Pass(Option<Counter>),
     Refuse(Option<Chosen>, Refusal),
-    Unobserved(Chosen),
     Gather(Box<Gather>),
     Evaluate(Box<Gather>),
 }
@@ -77,45 +66,20 @@ impl Exchange {
                 self.phase = Phase::Pass;
             }
             Verdict::Refuse(chosen, refusal) => self.refuse(chosen, None, refusal, now, out),
-            Verdict::Unobserved(chosen) => self.pass_unobserved(Some(chosen), out),
             Verdict::Gather(gather) => self.phase = Phase::Gather(gather),
-            Verdict::Evaluate(gather) => self.evaluate(*gather, Vec::new(), now, out),
+            Verdict::Evaluate(gather) => self.evaluate(*gather, Vec::new(), false, now, out),
         }
-    }
-
-    /// How much of the body the host holds so far, octets: for limits while it still comes.
-    pub fn on_request_progress(&mut self, held: u64, now: Moment, out: &mut Vec<Effect>) {
-        let Phase::Gather(gather) = &self.phase else {
-            return;
-        };
-        let (chosen, limit) = (gather.route, self.body_limit(gather));
-        if held <= limit.held {
-            return;
-        }
-        self.take_gather();
-        if held <= limit.own {
-            return self.pass_unobserved(chosen, out);
-        }
-        self.refuse(chosen, None, Refusal::too_large(limit.own), now, out);
     }
 
     /// Larger than what observing may hold back, and not known to be larger than what the rule takes:
     /// nothing can be said of it.
-    fn pass_unobserved(&mut self, chosen: Option<Chosen>, out: &mut Vec<Effect>) {
+    pub(super) fn pass_unobserved(&mut self, chosen: Option<Chosen>, out: &mut Vec<Effect>) {
         if let Some(rule) = chosen.and_then(|c| self.route(c.index)) {
             out.push(Effect::Show(Field::Route, rule.id.clone()));
         }
         out.push(Effect::Count(Counter::Bypass(Bypass::Unobserved)));
         out.push(Effect::Show(Field::Outcome, "unobserved".to_owned()));
         self.phase = Phase::Pass;
-    }
-
-    /// The whole body, once it is complete.
-    pub fn on_request_body(&mut self, body: Vec<u8>, now: Moment, out: &mut Vec<Effect>) {
-        self.fitness.whole = true;
-        if let Some(gather) = self.take_gather() {
-            self.evaluate(*gather, body, now, out);
-        }
     }
 
     /// The body does not come although the client sends it: the host holds body callbacks back
@@ -144,13 +108,13 @@ impl Exchange {
         }
     }
 
-    fn observes(&self, gather: &Gather) -> bool {
+    pub(super) fn observes(&self, gather: &Gather) -> bool {
         // Where a rule looks into the body, any of them may turn out to be the one.
         let mode = gather.route.map_or_else(|| self.strictest(), |c| c.mode);
         mode == Mode::Observe
     }
 
-    fn take_gather(&mut self) -> Option<Box<Gather>> {
+    pub(super) fn take_gather(&mut self) -> Option<Box<Gather>> {
         match std::mem::take(&mut self.phase) {
             Phase::Gather(gather) => Some(gather),
             other => {
@@ -181,20 +145,6 @@ impl Exchange {
             || on(plan.mode) || plan.routes.iter().any(|r| r.mode.is_some_and(on)),
             on,
         )
-    }
-
-    fn body_limit(&self, gather: &Gather) -> BodyLimit {
-        let routes = &self.policy.plan.routes;
-        let own = match gather.route {
-            Some(chosen) => self.route(chosen.index).map(|r| r.fingerprint.max_body),
-            None => routes.iter().map(|r| r.fingerprint.max_body).max(),
-        };
-        let own = own.unwrap_or(0);
-        let observed = self.observes(gather).then_some(OBSERVED_BODY);
-        BodyLimit {
-            own,
-            held: observed.map_or(own, |most| own.min(most)),
-        }
     }
 
     fn judge_headers(
@@ -247,6 +197,8 @@ impl Exchange {
             route: None,
             envoy_route,
             requires_key,
+            may_hold_key: false,
+            key_in_body: false,
             facts: CallerFacts::default(),
         };
         match selection {
@@ -320,30 +272,33 @@ impl Exchange {
         if let Some(Err(error)) = &gather.facts.tenant {
             return Verdict::Refuse(Some(chosen), error.into());
         }
-        let reads_body = !matches!(
-            rule.fingerprint.body,
-            BodyMode::None | BodyMode::ContentDigest
-        ) || body_may_have_key;
-        if end || !reads_body {
+        gather.may_hold_key = body_may_have_key;
+        gather.key_in_body = body_may_have_key && header.is_none();
+        let declared = upload::declared_length(&gather.headers);
+        let most = rule.fingerprint.max_body;
+        if let Some(limit) = most.filter(|most| declared.is_some_and(|length| length > *most)) {
+            return Verdict::Refuse(Some(chosen), Refusal::too_large(limit));
+        }
+        if gather.key_in_body && declared.is_some_and(|length| length > CANONICAL_MAX) {
+            return Verdict::Refuse(Some(chosen), Refusal::too_large(CANONICAL_MAX));
+        }
+        if end || !(upload::reads_body(rule) || body_may_have_key) {
             return Verdict::Evaluate(Box::new(gather));
         }
-        let limit = self.body_limit(&gather);
-        let declared = gather
-            .headers
-            .first_str("content-length")
-            .and_then(|v| v.parse::<u64>().ok());
-        match declared {
-            Some(length) if length > limit.own => {
-                Verdict::Refuse(Some(chosen), Refusal::too_large(limit.own))
-            }
-            Some(length) if length > limit.held => Verdict::Unobserved(chosen),
-            _ => Verdict::Gather(Box::new(gather)),
-        }
+        Verdict::Gather(Box::new(gather))
     }
 
-    /// The request is complete: to an attempt, and to its first question to the store.
-    fn evaluate(&mut self, gather: Gather, body: Vec<u8>, now: Moment, out: &mut Vec<Effect>) {
-        match self.understand(gather, body, now) {
+    /// The request is complete, or (`more`) as complete as it gets before it is claimed: to an attempt,
+    /// and to its first question to the store.
+    pub(super) fn evaluate(
+        &mut self,
+        gather: Gather,
+        body: Vec<u8>,
+        more: bool,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        match self.understand(gather, body, more, now) {
             Understood::Attempt(attempt) => self.ask_first(attempt, now, out),
             Understood::Pass(counter) => {
                 out.extend(counter.map(Effect::Count));

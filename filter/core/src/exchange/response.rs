@@ -2,13 +2,13 @@
 
 use super::detached::status_of;
 use super::failure::{self, Sent};
-use super::{Edit, Effect, Exchange, Moment, Phase, Recording, Run};
+use super::{Edit, Effect, Exchange, Held, Moment, Phase, Recording, Run};
 use crate::envelope::{self, Envelope, UpstreamPolicy};
 use crate::http::{Headers, Line};
 use crate::metrics::{Counter, Histogram};
-use crate::plan::{Class, ClassRule, Mode, Route};
+use crate::plan::{Class, ClassRule, Commit, Mode, Route};
 use crate::record::{Evidence, Outcome, Replayable, Status};
-use crate::store::{Reply, Target};
+use crate::store::{Action, Reply, Target};
 use crate::trusted::{self, Markers};
 
 /// An answer up to this size is held from its headers until it is recorded, octets (design §8).
@@ -87,10 +87,10 @@ impl Exchange {
         ));
         if origin.details != failure::VIA_UPSTREAM {
             return match failure::judge(origin.details, (origin.attempts)()) {
-                Sent::No => self.release(run, headers, out),
+                Sent::No => self.release(run, headers, now, out),
                 // The status is Envoy's: the upstream never gave one.
                 Sent::Maybe => {
-                    self.unknown(run, headers, Evidence::named(origin.details), out);
+                    self.unknown(run, headers, Evidence::named(origin.details), now, out);
                 }
             };
         }
@@ -103,13 +103,13 @@ impl Exchange {
         }
         let policy = reading.policy.filter(|_| !contradicted);
         match meaning(rule, status, policy, origin.attempts) {
-            Meaning::Release => self.release(run, headers, out),
+            Meaning::Release => self.release(run, headers, now, out),
             Meaning::Unknown => {
                 let evidence = Evidence {
                     status: Some(status),
                     ..Evidence::named(UPSTREAM_STATUS)
                 };
-                self.unknown(run, headers, evidence, out);
+                self.unknown(run, headers, evidence, now, out);
             }
             Meaning::Record { accepted, replay } => {
                 let recording = start(rule, &run, headers, status, accepted, replay, end, origin);
@@ -128,17 +128,9 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         if end || recording.hold || run.trip.is_some() {
-            self.leave_unmarked(&run, headers);
-        } else if run.attempt.mode == Mode::Enforce {
-            // It leaves before it is recorded.
-            let facts = Markers {
-                status: Status::Pending.as_str(),
-                operation: Some(&run.attempt.operation),
-                ..Markers::default()
-            };
-            let mut lines = trusted::markers(&facts);
-            lines.extend(self.memory_marker(&run.attempt, now));
-            out.push(Effect::Response(mark(present_markers(headers), lines)));
+            self.part_with_headers(&run, headers, now, out);
+        } else {
+            self.mark_pending(&run, headers, now, out);
         }
         if end {
             return self.finish(run, recording, now, out);
@@ -208,15 +200,37 @@ impl Exchange {
     fn finish(
         &mut self,
         mut run: Box<Run>,
-        recording: Recording,
+        mut recording: Recording,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
+        if run.attempt.whole_fingerprint().is_none() {
+            // Who knows only how the request began cannot tell a duplicate from another one.
+            recording.drop_body(Replayable::PartialRequest);
+        }
         let target = self.target(&run, recording, now);
         let action = run.transition(target);
         out.push(run.attempt.op(action));
-        let held = run.held();
+        self.settle(run);
+    }
+
+    /// Awaits the reply to the last write, with or without the client. A detached attempt's answer is
+    /// in no stream that could be held.
+    fn settle(&mut self, run: Box<Run>) {
+        let held = if run.trip.is_some() || self.commits_early(&run) {
+            Held::Nothing
+        } else {
+            Held::Response
+        };
         self.phase = Phase::Settle(run, held);
+    }
+
+    /// A detached attempt's client gets the answer once it is recorded, whatever the route says.
+    fn commits_early(&self, run: &Run) -> bool {
+        run.trip.is_none()
+            && self
+                .route(run.attempt.route)
+                .is_some_and(|r| r.commit == Commit::Async)
     }
 
     /// What a recorded answer makes of the operation.
@@ -235,12 +249,19 @@ impl Exchange {
     }
 
     /// Nothing was done: the operation may be tried again.
-    pub(super) fn release(&mut self, mut run: Box<Run>, headers: &Headers, out: &mut Vec<Effect>) {
-        self.leave_unmarked(&run, headers);
+    pub(super) fn release(
+        &mut self,
+        mut run: Box<Run>,
+        headers: &Headers,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        self.part_with_headers(&run, headers, now, out);
         run.aim = None;
-        out.push(run.release_claim());
-        let held = run.held();
-        self.phase = Phase::Settle(run, held);
+        out.push(run.attempt.op(Action::Cancel {
+            owner: run.attempt.owner,
+        }));
+        self.settle(run);
     }
 
     /// Nobody knows: the client gets what there is, and the truth in a header.
@@ -249,20 +270,44 @@ impl Exchange {
         mut run: Box<Run>,
         headers: &Headers,
         evidence: Evidence,
+        now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        self.leave_unmarked(&run, headers);
+        self.part_with_headers(&run, headers, now, out);
         let action = run.transition(Target::Unknown { evidence });
         out.push(run.attempt.op(action));
-        let held = run.held();
-        self.phase = Phase::Settle(run, held);
+        self.settle(run);
     }
 
-    /// The headers wait for the reply to the last write, and get their markers then.
-    fn leave_unmarked(&mut self, run: &Run, headers: &Headers) {
-        if run.attempt.mode == Mode::Enforce {
+    /// The headers wait for the reply to the last write, and get their markers then; unless nothing is
+    /// held.
+    fn part_with_headers(
+        &mut self,
+        run: &Run,
+        headers: &Headers,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.commits_early(run) {
+            self.mark_pending(run, headers, now, out);
+        } else if run.attempt.mode == Mode::Enforce {
             self.unmarked = Some(present_markers(headers));
         }
+    }
+
+    /// The headers leave before anything is recorded.
+    fn mark_pending(&self, run: &Run, headers: &Headers, now: Moment, out: &mut Vec<Effect>) {
+        if run.attempt.mode != Mode::Enforce {
+            return;
+        }
+        let facts = Markers {
+            status: Status::Pending.as_str(),
+            operation: Some(&run.attempt.operation),
+            ..Markers::default()
+        };
+        let mut lines = trusted::markers(&facts);
+        lines.extend(self.memory_marker(&run.attempt, now));
+        out.push(Effect::Response(mark(present_markers(headers), lines)));
     }
 
     /// Markers that say what is recorded.
@@ -389,6 +434,7 @@ fn start(
     let hold = enforce
         && !end
         && origin.can_hold
+        && rule.commit == Commit::BeforeEnd
         && declared.is_some_and(|length| length > 0 && length <= HOLD_MAX);
     let mut recording = Recording {
         status,

@@ -2,6 +2,7 @@
 
 use super::refusal::Refusal;
 use super::request::is_json;
+use super::upload::{self, Upload};
 use super::{Attempt, Chosen, Exchange, Gather, Moment};
 use crate::fingerprint;
 use crate::http::Headers;
@@ -23,10 +24,18 @@ pub(super) enum Understood {
 }
 
 impl Exchange {
-    pub(super) fn understand(&self, gather: Gather, body: Vec<u8>, now: Moment) -> Understood {
+    /// `more`: `body` is only the beginning, and too much to look into.
+    pub(super) fn understand(
+        &self,
+        gather: Gather,
+        body: Vec<u8>,
+        more: bool,
+        now: Moment,
+    ) -> Understood {
         let plan = &self.policy.plan;
         let rule = gather.route.and_then(|c| self.route(c.index));
         let inside = match rule {
+            _ if more => Inside::Nothing,
             None => look_inside(&body),
             Some(rule) if is_json(&gather.headers) && may_hold_key(&rule.key, &body) => {
                 look_inside(&body)
@@ -57,7 +66,7 @@ impl Exchange {
         if chosen.mode == Mode::Off {
             return Understood::Pass(None);
         }
-        match self.attempt(gather, body, json.as_ref(), chosen, rule, now) {
+        match self.attempt(gather, (body, more), json.as_ref(), chosen, rule, now) {
             Ok(Some(attempt)) => Understood::Attempt(attempt),
             Ok(None) => Understood::Pass(Some(Counter::Bypass(Bypass::NoKey))),
             Err(refusal) => Understood::Refuse(Some(chosen), refusal),
@@ -97,7 +106,7 @@ impl Exchange {
     fn attempt(
         &self,
         gather: Gather,
-        body: Vec<u8>,
+        (mut body, more): (Vec<u8>, bool),
         json: Option<&Value>,
         chosen: Chosen,
         rule: &Route,
@@ -129,10 +138,22 @@ impl Exchange {
         let forgotten = self.judge_age(&key, rule, &gather.headers, now)?;
         let operation =
             OperationId::new(&plan.namespace, tenant.as_bytes(), &rule.id, key.as_bytes());
-        let fingerprint =
-            fingerprint_of(&gather.headers, principal.as_deref(), &body, |request| {
+        let caller = principal.as_deref();
+        let (upload, fingerprint) = if more && upload::reads_body(rule) {
+            let upload = Upload::begin(rule, &gather.headers, caller, &body);
+            // However it came in pieces, its beginning is as long as the rule says.
+            body.truncate(usize::try_from(rule.claim_after).unwrap_or(usize::MAX));
+            body.shrink_to_fit();
+            let head = fingerprint_of(&gather.headers, caller, &body, |request| {
+                fingerprint::head_of(&rule.fingerprint, request, upload.declared())
+            });
+            (Some(Box::new(upload)), head)
+        } else {
+            let whole = fingerprint_of(&gather.headers, caller, &body, |request| {
                 fingerprint::compute(&rule.fingerprint, request)
             })?;
+            (None, whole)
+        };
         let owner = OwnerToken::derive(&[
             &self.seed.vm,
             &self.seed.counter.to_be_bytes(),
@@ -155,6 +176,7 @@ impl Exchange {
             key,
             headers: gather.headers,
             body,
+            upload,
             principal,
             fingerprint,
             owner,

@@ -1,6 +1,8 @@
 //! The body: which reading applies, and its canonical octets.
 
-use super::{FingerprintError, Form, Request, content_digest, form, json, multipart, pointer};
+use super::{
+    CANONICAL_MAX, FingerprintError, Form, Request, content_digest, form, json, multipart, pointer,
+};
 use crate::plan::{BodyMode, FingerprintRule};
 use std::borrow::Cow;
 
@@ -41,17 +43,16 @@ pub(super) fn read<'a>(
         }
         _ => {}
     }
-    if body.len() as u64 > rule.max_body {
-        return Err(FingerprintError::TooLarge {
-            limit: rule.max_body,
-        });
+    let octets = body.len() as u64;
+    if let Some(limit) = rule.max_body.filter(|limit| octets > *limit) {
+        return Err(FingerprintError::TooLarge { limit });
     }
     if body.is_empty() {
         return Ok(Body::new(Form::Empty, &[][..]));
     }
     let canonical = match reading(rule.body, media_type) {
         // What is compressed or encrypted is not decoded here.
-        _ if encoded => None,
+        _ if encoded || octets > CANONICAL_MAX => None,
         Form::Json => {
             let include = super::sorted(&rule.include);
             let exclude = super::sorted(&rule.exclude);
@@ -68,6 +69,12 @@ pub(super) fn read<'a>(
         _ => None,
     };
     Ok(canonical.unwrap_or_else(|| Body::new(Form::Raw, body)))
+}
+
+/// Whether a complete body of such a request may be read in a canonical form, and so is worth waiting
+/// for up to [`CANONICAL_MAX`].
+pub(super) fn may_be_canonical(rule: &FingerprintRule, media_type: &[u8], encoded: bool) -> bool {
+    !encoded && reading(rule.body, media_type) != Form::Raw
 }
 
 /// The form that a mode asks for.

@@ -27,7 +27,12 @@
 //! digest = H("idempo fingerprint 1", name, part, …, "body", form, body, length of the octets)
 //! ```
 //!
-//! so that a body can be hashed while it streams, whatever its length turns out to be.
+//! so that a body can be hashed while it streams ([`Streamed`]), whatever its length turns out to be.
+//! Of a body that is not complete yet there is a fingerprint of its beginning ([`head_of`]):
+//!
+//! ```text
+//! digest = H("idempo fingerprint head 1", name, part, …, first octets of the body)
+//! ```
 
 mod body;
 mod content_digest;
@@ -39,6 +44,7 @@ mod multipart;
 mod number;
 mod pointer;
 mod query;
+mod streamed;
 
 use crate::http::Headers;
 use crate::order;
@@ -50,6 +56,11 @@ pub const VERSION: u8 = 1;
 
 /// The longest media type that a fingerprint keeps for reports, octets.
 pub const MAX_MEDIA_TYPE: usize = 64;
+
+/// The largest body that is read as JSON, a form or multipart, octets; a larger one is raw.
+pub const CANONICAL_MAX: u64 = 1 << 20;
+
+pub use streamed::{Streamed, head_like, head_of};
 
 /// What was asked, as a digest, and how the digest came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +81,17 @@ pub struct Fingerprint {
     pub media_type: String,
     /// Digest of the principal, so that another principal is told from another payload.
     pub principal: Option<[u8; 8]>,
+    /// The digest is of the body's beginning only ([`Form::Head`]).
+    pub head: Option<Head>,
+}
+
+/// How much of a body a [`Form::Head`] fingerprint knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// How many octets of the body it is of. The body is longer.
+    pub octets: u64,
+    /// `Content-Length`, where there was one.
+    pub declared: Option<u64>,
 }
 
 /// What was really done with a body. The names are part of stored records.
@@ -89,11 +111,13 @@ pub enum Form {
     ContentDigest,
     /// Not looked at, as the rule says.
     Unread,
+    /// The first octets of a body that was still on its way.
+    Head,
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Empty,
         Self::Raw,
         Self::Json,
@@ -101,6 +125,7 @@ impl Form {
         Self::Multipart,
         Self::ContentDigest,
         Self::Unread,
+        Self::Head,
     ];
 
     /// The name in records and reports.
@@ -114,6 +139,7 @@ impl Form {
             Self::Multipart => "multipart",
             Self::ContentDigest => "content_digest",
             Self::Unread => "unread",
+            Self::Head => "head",
         }
     }
 
@@ -135,6 +161,8 @@ pub enum Comparison {
     Different,
     /// Computed in ways that cannot be compared: neither the same nor a mismatch.
     Incomparable,
+    /// The attempt's body is not complete, and the stored one was: the rest must be read.
+    NeedsBody,
 }
 
 impl Fingerprint {
@@ -147,7 +175,39 @@ impl Fingerprint {
             != (fresh.version, fresh.algorithm, fresh.settings)
         {
             Comparison::Incomparable
-        } else if self.digest == fresh.digest {
+        } else {
+            self.compare_bodies(fresh)
+        }
+    }
+
+    fn compare_bodies(&self, fresh: &Self) -> Comparison {
+        match (self.head, fresh.head) {
+            (None, Some(head)) => {
+                // What is longer than a beginning is raw, and as long as it says.
+                let may_be = self.form == Form::Raw
+                    && self.length > head.octets
+                    && head.declared.is_none_or(|length| length == self.length);
+                if may_be {
+                    return Comparison::NeedsBody;
+                }
+                return Comparison::Different;
+            }
+            // A whole body, no longer than what the stored one only begins with.
+            (Some(head), None) if fresh.length <= head.octets => return Comparison::Different,
+            (Some(_), None) => return Comparison::Incomparable,
+            (Some(stored), Some(fresh)) => {
+                if let (Some(a), Some(b)) = (stored.declared, fresh.declared)
+                    && a != b
+                {
+                    return Comparison::Different;
+                }
+                if stored.octets != fresh.octets {
+                    return Comparison::Incomparable;
+                }
+            }
+            (None, None) => {}
+        }
+        if self.digest == fresh.digest {
             Comparison::Same
         } else {
             Comparison::Different
@@ -273,16 +333,35 @@ fn compute_with(
     let read = !matches!(body.form, Form::Unread | Form::ContentDigest);
     Ok(Fingerprint {
         digest: hash.finish(),
-        algorithm,
         form: body.form,
-        version: VERSION,
         settings: settings(rule, body.trusted),
         length: if read { request.body.len() as u64 } else { 0 },
+        ..blank(request, algorithm)
+    })
+}
+
+/// What a fingerprint says of a request beside its digest and form.
+fn blank(request: &Request<'_>, algorithm: DigestAlgorithm) -> Fingerprint {
+    Fingerprint {
+        digest: [0; 32],
+        algorithm,
+        form: Form::Unread,
+        version: VERSION,
+        settings: [0; 8],
+        length: 0,
         media_type: printable(&head::media_type(request.headers)),
         principal: request
             .principal
             .map(|p| hash::short(&[b"idempo fingerprint principal 1", p])),
-    })
+        head: None,
+    }
+}
+
+/// Whether the body of a request with these headers may be read as JSON, a form or multipart, so that it
+/// is wanted whole up to [`CANONICAL_MAX`]; else it is raw, or not read at all.
+#[must_use]
+pub fn may_be_canonical(rule: &FingerprintRule, headers: &Headers) -> bool {
+    body::may_be_canonical(rule, &head::media_type(headers), head::is_encoded(headers))
 }
 
 fn read_body<'a>(

@@ -219,6 +219,8 @@ pub enum Replayable {
     RecordingMemory,
     /// Recorded in `observe` mode: digests only.
     Observed,
+    /// It came before the request was complete, so nobody knows all that was asked.
+    PartialRequest,
 }
 
 impl Replayable {
@@ -234,6 +236,7 @@ impl Replayable {
             Self::StoreFull => "store_full",
             Self::RecordingMemory => "recording_memory",
             Self::Observed => "observed_only",
+            Self::PartialRequest => "request_incomplete",
         }
     }
 }

@@ -92,6 +92,12 @@ pub(super) struct Fingerprint {
     pub(super) media_type: String,
     #[prost(bytes = "vec", tag = "8")]
     pub(super) principal: Vec<u8>,
+    /// Only with the form `head`.
+    #[prost(uint64, tag = "9")]
+    pub(super) head_octets: u64,
+    /// `Content-Length` and one, so that 0 is none.
+    #[prost(uint64, tag = "10")]
+    pub(super) head_declared: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

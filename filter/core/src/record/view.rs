@@ -170,6 +170,7 @@ pub(crate) mod tests {
                 length: 10,
                 media_type: "application/json".into(),
                 principal: None,
+                head: None,
             },
             schema_version: "1".into(),
             tenant: TenantDigest([9; 8]),

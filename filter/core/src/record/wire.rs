@@ -8,7 +8,7 @@ use super::{
     Event, Evidence, History, Outcome, OwnerToken, Record, Replayable, Source, State, Status,
     TenantDigest, Version, Windows, WriteId, bounded, proto,
 };
-use crate::fingerprint::{Fingerprint, Form};
+use crate::fingerprint::{Fingerprint, Form, Head};
 use crate::plan::DigestAlgorithm;
 use prost::Message as _;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -96,12 +96,13 @@ numbers!(source_number, source, Source,
 numbers!(replay_number, replay, Replayable,
     1 => Replayable::Yes, 2 => Replayable::TooLarge, 3 => Replayable::Cut,
     4 => Replayable::Trailers, 5 => Replayable::NoStore, 6 => Replayable::StoreFull,
-    7 => Replayable::RecordingMemory, 8 => Replayable::Observed);
+    7 => Replayable::RecordingMemory, 8 => Replayable::Observed,
+    9 => Replayable::PartialRequest);
 numbers!(algorithm_number, algorithm, DigestAlgorithm,
     1 => DigestAlgorithm::Blake3, 2 => DigestAlgorithm::Sha256);
 numbers!(form_number, form, Form,
     1 => Form::Empty, 2 => Form::Raw, 3 => Form::Json, 4 => Form::FormUrlencoded,
-    5 => Form::Multipart, 6 => Form::ContentDigest, 7 => Form::Unread);
+    5 => Form::Multipart, 6 => Form::ContentDigest, 7 => Form::Unread, 8 => Form::Head);
 
 fn to_wire(record: &Record) -> proto::Record {
     let mut out = proto::Record {
@@ -274,14 +275,24 @@ fn fingerprint_to_wire(fingerprint: &Fingerprint) -> proto::Fingerprint {
             .principal
             .map(|p| p.to_vec())
             .unwrap_or_default(),
+        head_octets: fingerprint.head.map_or(0, |h| h.octets),
+        head_declared: fingerprint
+            .head
+            .and_then(|h| h.declared)
+            .map_or(0, |length| length.saturating_add(1)),
     }
 }
 
 fn fingerprint_from_wire(wire: proto::Fingerprint) -> Result<Fingerprint, Corrupt> {
+    let form = form(wire.form, "fingerprint.form")?;
     Ok(Fingerprint {
         digest: array(&wire.digest, "fingerprint.digest")?,
         algorithm: algorithm(wire.algorithm, "fingerprint.algorithm")?,
-        form: form(wire.form, "fingerprint.form")?,
+        form,
+        head: (form == Form::Head).then_some(Head {
+            octets: wire.head_octets,
+            declared: wire.head_declared.checked_sub(1),
+        }),
         version: u8::try_from(wire.version).map_err(|_| Corrupt::Field("fingerprint.version"))?,
         settings: array(&wire.settings, "fingerprint.settings")?,
         length: wire.length,

@@ -43,6 +43,8 @@ fn rule(id: &str, matcher: Matcher) -> Route {
         schema_version: "1".into(),
         key_time: None,
         accepted_deadline_ms: 86_400_000,
+        claim_after: 64 << 10,
+        commit: Commit::BeforeEnd,
     }
 }
 

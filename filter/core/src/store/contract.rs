@@ -364,6 +364,12 @@ fn change(record: &Record, transition: &Transition, now: u64) -> (Change, Reply)
     if let Some(last) = next.history.last_mut() {
         last.operator.clone_from(&transition.operator);
     }
+    // The owner has seen the whole body since it claimed by its beginning.
+    if let Fence::Owner { claim, .. } = &transition.fence
+        && next.fingerprint.head.is_some()
+    {
+        next.fingerprint = claim.fingerprint.clone();
+    }
     next.last_seen = next.last_seen.max(now);
     next.bump();
     let next = Box::new(next);

@@ -90,6 +90,16 @@ pub(super) fn compare(
             "refusals carry other statuses",
         ),
         (
+            before.claim_after != after.claim_after,
+            "claim_after",
+            "large bodies are claimed at another point: a retry of an upload that was cut off before may get fingerprint_incomparable",
+        ),
+        (
+            before.commit != after.commit,
+            "commit",
+            "answers are held until they are recorded, or no longer",
+        ),
+        (
             before.accepted_deadline_ms != after.accepted_deadline_ms,
             "accepted_deadline",
             "holds for new acceptances",
@@ -182,7 +192,7 @@ fn fingerprint(before: &Route, after: &Route, out: &mut Changes) {
         out.add(
             Kind::Harmless,
             at("max_body"),
-            if a.max_body < b.max_body {
+            if a.max_body.unwrap_or(u64::MAX) < b.max_body.unwrap_or(u64::MAX) {
                 "a retry with a larger body is refused (payload_too_large)"
             } else {
                 "larger bodies are taken"

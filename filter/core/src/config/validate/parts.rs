@@ -10,6 +10,7 @@ use crate::config::model::{
     RouterRetries, Unknown, Upstream,
 };
 use crate::config::size::{self, Size};
+use crate::fingerprint::CANONICAL_MAX;
 use crate::order::repeated;
 use crate::reply::Code;
 use std::collections::BTreeMap;
@@ -49,12 +50,24 @@ const NEVER_STORED: [&str; 14] = [
     "authorization",
 ];
 
+/// Less tells too little of a body to compare two uploads by it.
+const CLAIM_AFTER_MIN: u64 = 1 << 10;
+
 pub(super) fn check(path: &str, parts: Parts<'_>, report: &mut Report) {
     if let Some(k) = parts.key {
         key(&join(path, "key"), k, report);
     }
     if let Some(f) = parts.fingerprint {
         fingerprint(&join(path, "fingerprint"), f, report);
+    }
+    if let Some(Size(octets)) = parts.claim_after
+        && !(CLAIM_AFTER_MIN..=CANONICAL_MAX).contains(&octets)
+    {
+        report.push(
+            join(path, "claim_after"),
+            format!("{} is held of each large body", size::show(octets)),
+            "write 1KiB to 1MiB, and less than the listener's per_connection_buffer_limit_bytes",
+        );
     }
     if let Some(u) = parts.upstream {
         upstream(&join(path, "upstream"), u, report);
@@ -219,7 +232,6 @@ fn fingerprint(path: &str, fingerprint: &Fingerprint, report: &mut Report) {
             "write the largest body to expect, or body: none to leave bodies out",
         );
     }
-    body_size(join(path, "max_body"), fingerprint.max_body, report);
 }
 
 fn upstream(path: &str, upstream: &Upstream, report: &mut Report) {

@@ -5,6 +5,7 @@ mod identity;
 mod modes;
 mod owners;
 mod requests;
+mod uploads;
 
 use super::*;
 use crate::exchange::effects::Effect;
@@ -94,6 +95,8 @@ fn route(id: &str) -> Route {
         schema_version: "1".into(),
         key_time: None,
         accepted_deadline_ms: 86_400_000,
+        claim_after: 64 << 10,
+        commit: Commit::BeforeEnd,
     }
 }
 
@@ -130,6 +133,7 @@ struct Client {
     response: Vec<Edit>,
     reply: Option<LocalReply>,
     waits: bool,
+    held: Vec<u8>,
 }
 
 impl Client {
@@ -256,6 +260,7 @@ impl World {
             response: vec![],
             reply: None,
             waits: false,
+            held: vec![],
         }
     }
 
@@ -325,11 +330,31 @@ impl World {
         lines.retain(|(n, _)| !extra.iter().any(|(e, _)| e == n));
         lines.extend(extra);
         let mut client = self.headers(&lines, body.is_empty());
-        if client.exchange.gathers() {
-            let body = body.as_bytes().to_vec();
-            self.event(&mut client, |e, now, out| e.on_request_body(body, now, out));
+        if !body.is_empty() {
+            self.body(&mut client, body.as_bytes(), true);
         }
         client
+    }
+
+    /// As the host does with a piece of a body: holds it, shows it, passes it or drops it.
+    fn body(&mut self, client: &mut Client, piece: &[u8], end: bool) {
+        match client.exchange.body() {
+            Body::Pass => {}
+            Body::Gather(limit) => {
+                client.held.extend_from_slice(piece);
+                if end || client.held.len() as u64 > limit {
+                    let body = std::mem::take(&mut client.held);
+                    self.event(client, |e, now, out| {
+                        e.on_request_body(body, end, now, out);
+                    });
+                }
+            }
+            Body::Hold | Body::Stream | Body::Drop => {
+                self.event(client, |e, now, out| {
+                    e.on_request_chunk(piece, end, now, out);
+                });
+            }
+        }
     }
 
     fn keyed(&mut self, body: &str) -> Client {

@@ -62,29 +62,48 @@ fn observing_holds_little_and_says_what_it_did_not_look_at() {
         ("content-type", "text/plain"),
         ("idempotency-key", KEY),
     ];
-    let (large, beyond) = ((256 << 10) + 1, (1 << 20) + 1);
-    let unobserved = Counter::Bypass(Bypass::Unobserved);
-    let refused = Counter::Would(0, Some(crate::reply::Code::PayloadTooLarge));
-    for (declared, seen, expected) in [
-        (Some(large), 0, unobserved),
-        (Some(beyond), 0, refused),
-        (None, large, unobserved),
-    ] {
-        let mut world = World::new(plan());
-        world.reconfigure(|p| p.mode = Mode::Observe);
-        let length = declared.unwrap_or_default().to_string();
+    let json = |declared: usize| {
         let mut lines = lines.to_vec();
-        if declared.is_some() {
-            lines.push(("content-length", &length));
-        }
-        let mut client = world.headers(&lines, false);
-        assert_eq!(client.exchange.gathers_to_observe(), declared.is_none());
-        world.event(&mut client, |e, now, out| {
-            e.on_request_progress(seen, now, out)
-        });
-        assert!(client.forwarded() && client.request.is_empty());
-        assert_eq!(world.counted, [expected]);
-    }
+        lines[2].1 = "application/json";
+        (lines, declared)
+    };
+    let (large, beyond) = ((256 << 10) + 1, (1 << 20) + 1);
+    // Enforcing would read it whole, observing holds less.
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.mode = Mode::Observe);
+    let (json, size) = json(large);
+    let mut client = world.headers(&json, false);
+    assert!(client.exchange.gathers_to_observe());
+    world.body(&mut client, &vec![b'1'; size], false);
+    assert!(client.forwarded() && client.request.is_empty());
+    assert_eq!(world.counted, [Counter::Bypass(Bypass::Unobserved)]);
+    // What is read raw is observed while it passes, however large.
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.mode = Mode::Observe);
+    let mut client = world.headers(&lines, false);
+    world.body(&mut client, &vec![b'1'; beyond], false);
+    assert!(client.forwarded() && client.request.is_empty());
+    world.body(&mut client, b"2", true);
+    world.answer(&mut client, "201", &[], "done");
+    assert_eq!(world.only().fingerprint.length, beyond as u64 + 1);
+    // Its duplicate would have to be held to be compared.
+    let mut again = world.headers(&lines, false);
+    world.body(&mut again, &vec![b'1'; beyond], false);
+    assert!(again.forwarded());
+    assert!(world.counted.contains(&Counter::Bypass(Bypass::Unobserved)));
+    // Beyond what the rule takes.
+    let mut world = World::new(plan());
+    world.reconfigure(|p| {
+        p.mode = Mode::Observe;
+        p.routes[0].fingerprint.max_body = Some(1 << 20);
+    });
+    let length = beyond.to_string();
+    let mut declared = lines.to_vec();
+    declared.push(("content-length", &length));
+    let client = world.headers(&declared, false);
+    assert!(client.forwarded() && client.request.is_empty());
+    let refused = Counter::Would(0, Some(crate::reply::Code::PayloadTooLarge));
+    assert_eq!(world.counted, [refused]);
     // A rule that looks into the body holds as little, unless some rule enforces.
     for (enforces, held) in [(None, false), (Some(Mode::Enforce), true)] {
         let mut world = World::new(plan());
@@ -97,9 +116,7 @@ fn observing_holds_little_and_says_what_it_did_not_look_at() {
             p.routes[0].mode = enforces;
         });
         let mut client = world.headers(&lines, false);
-        world.event(&mut client, |e, now, out| {
-            e.on_request_progress(large, now, out)
-        });
+        world.body(&mut client, &vec![b'1'; large], false);
         assert_eq!(client.exchange.holds_request(), held);
     }
 }
@@ -213,31 +230,29 @@ fn an_optional_key_may_be_absent() {
 #[test]
 fn a_body_beyond_the_limit_is_refused_early() {
     let mut world = World::new(plan());
-    let declared = world.headers(
-        &[
-            (":method", "POST"),
-            (":path", "/v1/charges"),
-            ("idempotency-key", KEY),
-            ("content-length", "9999999"),
-        ],
-        false,
-    );
+    world.reconfigure(|p| p.routes[0].fingerprint.max_body = Some(1 << 20));
+    let lines = [
+        (":method", "POST"),
+        (":path", "/v1/charges"),
+        ("idempotency-key", KEY),
+    ];
+    let mut declared = lines.to_vec();
+    declared.push(("content-length", "1048577"));
+    let declared = world.headers(&declared, false);
     assert_eq!(declared.code(), "payload_too_large");
-    let mut chunked = world.headers(
-        &[
-            (":method", "POST"),
-            (":path", "/v1/charges"),
-            ("idempotency-key", KEY),
-        ],
-        false,
-    );
-    world.event(&mut chunked, |e, now, out| {
-        e.on_request_progress(1 << 20, now, out)
-    });
-    assert!(chunked.exchange.gathers());
-    world.event(&mut chunked, |e, now, out| {
-        e.on_request_progress((1 << 20) + 1, now, out)
-    });
+    assert_eq!(declared.problem()["limit"], 1 << 20);
+    assert!(world.records.is_empty());
+    // A key or a rule that is looked for in a body must be in what can be held of it.
+    let mut world = World::new(plan());
+    let mut lines = lines.to_vec();
+    lines[2] = ("content-type", "application/json");
+    lines.push(("content-length", "1048577"));
+    assert_eq!(world.headers(&lines, false).code(), "payload_too_large");
+    lines.pop();
+    let mut chunked = world.headers(&lines, false);
+    world.body(&mut chunked, &vec![b' '; 1 << 20], false);
+    assert!(chunked.exchange.holds_request());
+    world.body(&mut chunked, b"{}", false);
     assert_eq!(chunked.code(), "payload_too_large");
 }
 

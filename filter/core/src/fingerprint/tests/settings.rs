@@ -12,7 +12,7 @@ fn content_digest_stands_for_the_body() {
     let of = |digest: &str, body: &str| {
         let case = json(body).rule(|r| {
             r.body = BodyMode::ContentDigest;
-            r.max_body = 0;
+            r.max_body = Some(0);
         });
         case.set("content-digest", digest)
     };
@@ -101,7 +101,7 @@ fn other_settings_cannot_be_compared() {
     );
     let same: [Edit; 2] = [
         |r| r.headers = vec!["X-B".into(), "x-a".into(), "x-b".into()],
-        |r| r.max_body = 7,
+        |r| r.max_body = Some(7),
     ];
     for edit in same {
         assert_eq!(base.against(&base.clone().rule(edit)), Comparison::Same);
@@ -127,7 +127,7 @@ fn a_changed_algorithm_still_compares() {
         Comparison::OtherPrincipal
     );
     assert_eq!(like(&json("1").rule(|r| r.body = BodyMode::Raw)), None);
-    assert_eq!(like(&json("1").rule(|r| r.max_body = 0)), None);
+    assert_eq!(like(&json("1").rule(|r| r.max_body = Some(0))), None);
     let mut later = stored.clone();
     later.version = 2;
     assert_eq!(
@@ -138,11 +138,11 @@ fn a_changed_algorithm_still_compares() {
 
 #[test]
 fn the_limit_is_inclusive() {
-    let of = |body: &str| json(body).rule(|r| r.max_body = 4).fingerprint();
+    let of = |body: &str| json(body).rule(|r| r.max_body = Some(4)).fingerprint();
     assert!(of("1234").is_ok());
     assert_eq!(of("12345"), Err(FingerprintError::TooLarge { limit: 4 }));
     let unread = json("12345").rule(|r| {
-        r.max_body = 4;
+        r.max_body = Some(4);
         r.body = BodyMode::None;
     });
     assert!(unread.fingerprint().is_ok());

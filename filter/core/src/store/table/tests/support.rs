@@ -34,6 +34,7 @@ pub(crate) fn claim(owner: u64) -> Claim {
             length: 10,
             media_type: "application/json".into(),
             principal: None,
+            head: None,
         },
         schema_version: "1".into(),
         tenant: TenantDigest([9; 8]),
