@@ -85,7 +85,10 @@ extern "C" fn _initialize() {
 extern "C" fn proxy_on_context_create(id: u32, parent: u32) {
     CONTEXTS.with(|contexts| {
         if parent == 0 {
-            contexts.roots.borrow_mut().insert(id, Rc::new(Root::new(id)));
+            contexts
+                .roots
+                .borrow_mut()
+                .insert(id, Rc::new(Root::new(id)));
         } else if let Some(plugin) = root(parent).and_then(|root| root.plugin()) {
             contexts
                 .streams

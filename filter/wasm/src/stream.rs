@@ -8,9 +8,7 @@ use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{
-    Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin,
-};
+use idempo_core::exchange::{Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::http::Headers;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op};

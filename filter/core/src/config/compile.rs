@@ -150,11 +150,7 @@ fn lower_all(list: Option<&Vec<String>>) -> Vec<String> {
     list.into_iter().flatten().map(|h| lower(h)).collect()
 }
 
-fn route(
-    written: &model::Route,
-    inherited: Parts<'_>,
-    execution: plan::Execution,
-) -> plan::Route {
+fn route(written: &model::Route, inherited: Parts<'_>, execution: plan::Execution) -> plan::Route {
     let own = written.parts();
     let ms = |time: Option<&Millis>, default| time.map_or(default, |m| m.0);
     let time_or = |a: Option<Millis>, b: Option<Millis>, default| a.or(b).map_or(default, |m| m.0);

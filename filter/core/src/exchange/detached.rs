@@ -168,7 +168,11 @@ impl Exchange {
                 timeout_ms: rule.upstream.timeout_ms.saturating_add(GRACE_MS),
             }
         });
-        edits.extend(derived.into_iter().map(|(name, value)| Edit::Set(name, value)));
+        edits.extend(
+            derived
+                .into_iter()
+                .map(|(name, value)| Edit::Set(name, value)),
+        );
         let Some(call) = call else {
             if !edits.is_empty() {
                 out.push(Effect::Request(edits));
@@ -212,11 +216,10 @@ impl Exchange {
         }
         let end = body.is_empty() && !trailers;
         self.on_first_answer(run, headers, end, &origin, now, out);
-        // Each of these does something only where the answer is being recorded.
-        if !body.is_empty() {
+        if self.records() && !body.is_empty() {
             self.on_response_body(&body, !trailers, now, out);
         }
-        if trailers {
+        if self.records() && trailers {
             self.on_response_trailers(now, out);
         }
     }
@@ -239,7 +242,7 @@ impl Exchange {
             CallFailure::NeverSent => self.release(run, &nothing, now, out),
             CallFailure::Lost => {
                 self.unknown(run, &nothing, Evidence::named(LOOPBACK_FAILED), now, out);
-            },
+            }
         }
     }
 
@@ -423,7 +426,11 @@ fn fits(headers: &Headers) -> bool {
 /// The request's lines as they leave the filter, without what the host's own client would act on: it
 /// has a router of its own, which must neither try again nor end before the inner one.
 fn passed_on(headers: &Headers, edits: &[Edit], no_body: bool) -> Vec<Line> {
-    let set = |name: &[u8]| edits.iter().any(|e| matches!(e, Edit::Set(n, _) if n == name));
+    let set = |name: &[u8]| {
+        edits
+            .iter()
+            .any(|e| matches!(e, Edit::Set(n, _) if n == name))
+    };
     let dropped = |name: &[u8]| {
         trusted::is_reserved_request_header(name)
             || name == b"transfer-encoding"

@@ -175,10 +175,7 @@ fn attempts_are_detached_where_there_is_a_loopback_and_no_route_says_otherwise()
         let seen = config(Some("self"), defaults, own).unwrap();
         assert_eq!(seen, (named.clone(), execution), "{defaults:?} {own:?}");
     }
-    assert_eq!(
-        config(None, None, None).unwrap(),
-        (None, Execution::Inline)
-    );
+    assert_eq!(config(None, None, None).unwrap(), (None, Execution::Inline));
     assert!(config(None, Some("detached"), None).is_err());
     assert!(config(None, Some("detached"), Some("inline")).is_ok());
 }

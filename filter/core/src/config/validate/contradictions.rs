@@ -6,7 +6,8 @@ use crate::config::error::{Report, index, join, quote};
 use crate::config::model::{Config, Parts};
 use crate::config::size;
 use crate::plan::{
-    BodyMode, Class, Execution, InFlightAction, KeyCase, KeyFormat, KeyTime, Plan, Route, Source, Store,
+    BodyMode, Class, Execution, InFlightAction, KeyCase, KeyFormat, KeyTime, Plan, Route, Source,
+    Store,
 };
 
 pub(super) fn check(plan: &Plan, config: &Config, report: &mut Report) {
