@@ -65,7 +65,9 @@ impl Upload {
     pub async fn send(&mut self, octets: usize, piece: usize) -> Result<(), String> {
         let end = self.body.len().min(self.sent.saturating_add(octets));
         while self.sent < end {
-            let next = self.body.slice(self.sent..end.min(self.sent + piece));
+            let next = self
+                .body
+                .slice(self.sent..end.min(self.sent.saturating_add(piece)));
             self.raw.try_write(&self.framed(&next)).await?;
             self.sent += next.len();
         }
@@ -209,7 +211,9 @@ impl H2Upload {
     pub async fn send(&mut self, octets: usize, piece: usize) -> Result<(), String> {
         let end = self.body.len().min(self.sent.saturating_add(octets));
         while self.sent < end {
-            let next = self.body.slice(self.sent..end.min(self.sent + piece));
+            let next = self
+                .body
+                .slice(self.sent..end.min(self.sent.saturating_add(piece)));
             let length = next.len();
             let channel = self.channel.as_mut().ok_or("the upload has ended")?;
             patient(channel.data(next)).await?;

@@ -4,9 +4,13 @@ use super::{
     Envoy, Options,
     process::{Files, Process},
 };
+use crate::filter::key;
 use serde_json::Value;
 use std::net::SocketAddr;
 use tokio::process::Command;
+
+/// The environment variable that [`Builder::loopback`] sets.
+pub const SIGNING_SECRET: &str = "IDEMPO_SIGNING_SECRET";
 
 /// How an Envoy is to be run.
 #[derive(Clone, Debug)]
@@ -70,6 +74,21 @@ impl Builder {
         self
     }
 
+    /// Adds the internal listener `idempo_loopback` and the cluster of that name that leads to it, and
+    /// gives the module a secret of its own in `IDEMPO_SIGNING_SECRET`.
+    #[must_use]
+    pub fn loopback(mut self) -> Self {
+        self.options.loopback = true;
+        self.env(SIGNING_SECRET, &[key(), key()].concat())
+    }
+
+    /// Octets that each connection may buffer before its peer is held back, upstream and downstream.
+    #[must_use]
+    pub fn buffer_limit(mut self, octets: u32) -> Self {
+        self.options.buffer_limit = Some(octets);
+        self
+    }
+
     /// How long connections of an old configuration may stay, seconds (Envoy's default: 600).
     #[must_use]
     pub fn drain_time_s(mut self, seconds: u32) -> Self {
@@ -91,7 +110,7 @@ impl Builder {
         }
         let bootstrap = self
             .options
-            .bootstrap(&files.access_log(), self.lds.then_some(lds.as_path()));
+            .bootstrap(files, self.lds.then_some(lds.as_path()));
         let mut command = files.command(&bootstrap.to_string(), self.concurrency);
         command
             .args(["--log-level", &self.log_level])

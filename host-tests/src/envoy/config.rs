@@ -3,6 +3,7 @@
 //! It follows `envoy/envoy.yaml` where the filter is concerned; what differs is there for tests:
 //! ports that the kernel chooses, one access log file, an optional listener file for reloads.
 
+use super::{loopback, process::Files};
 use serde_json::{Map, Value, json};
 use std::{
     net::SocketAddr,
@@ -11,6 +12,8 @@ use std::{
 
 /// The name of the data listener.
 pub const LISTENER: &str = "data";
+
+pub use super::loopback::LOOPBACK;
 
 /// What a test may choose.
 #[derive(Clone, Debug)]
@@ -51,6 +54,10 @@ pub struct Options {
     pub bootstrap: Map<String, Value>,
     /// Upstream hosts.
     pub hosts: Vec<SocketAddr>,
+    /// Adds the internal listener and the cluster [`LOOPBACK`], see [`super::Builder::loopback`].
+    pub loopback: bool,
+    /// Octets that each connection may buffer before its peer is held back (Envoy's default: 1 MiB).
+    pub buffer_limit: Option<u32>,
 }
 
 impl Options {
@@ -74,6 +81,8 @@ impl Options {
             clusters: Vec::new(),
             bootstrap: Map::new(),
             hosts,
+            loopback: false,
+            buffer_limit: None,
         }
     }
 
@@ -124,8 +133,29 @@ impl Options {
         }))
     }
 
-    /// The data listener. `access_log` is where its lines go.
-    pub(super) fn listener(&self, access_log: &Path) -> Value {
+    /// The listeners: data, and the loopback where there is one.
+    pub(super) fn listeners(&self, files: &Files) -> Vec<Value> {
+        let mut all = vec![self.listener(&files.access_log())];
+        all.extend(
+            self.loopback
+                .then(|| loopback::listener(self, &files.loopback_access_log())),
+        );
+        all
+    }
+
+    fn listener(&self, access_log: &Path) -> Value {
+        let mut listener = json!({
+            "name": LISTENER,
+            "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+            "filter_chains": [chain(self.manager(LISTENER, access_log))],
+        });
+        self.limit_buffers(&mut listener);
+        merge(&mut listener, &self.listener);
+        listener
+    }
+
+    /// A connection manager with the filters and the routes of the data listener.
+    pub(super) fn manager(&self, stat_prefix: &str, access_log: &Path) -> Value {
         let mut action = json!({"cluster": "upstream", "timeout": "15s"});
         merge(&mut action, &self.route_action);
         let mut route = json!({
@@ -148,7 +178,7 @@ impl Options {
         }));
         let mut manager = json!({
             "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-            "stat_prefix": "data",
+            "stat_prefix": stat_prefix,
             "codec_type": "AUTO",
             "normalize_path": true,
             "merge_slashes": true,
@@ -161,24 +191,41 @@ impl Options {
                 "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}],
             },
         });
+        if self.buffer_limit.is_some() {
+            manager["http2_protocol_options"] = self.http2();
+        }
         merge(&mut manager, &self.manager);
-        let mut listener = json!({
-            "name": LISTENER,
-            "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
-            "filter_chains": [{"filters": [{
-                "name": "envoy.filters.network.http_connection_manager",
-                "typed_config": manager,
-            }]}],
-        });
-        merge(&mut listener, &self.listener);
-        listener
+        manager
     }
 
-    /// The bootstrap. With `lds`, the data listener comes from that file.
-    pub(super) fn bootstrap(&self, access_log: &Path, lds: Option<&Path>) -> Value {
+    /// Sets the limit on a listener or a cluster.
+    pub(super) fn limit_buffers(&self, of: &mut Value) {
+        if let Some(octets) = self.buffer_limit {
+            of["per_connection_buffer_limit_bytes"] = json!(octets);
+        }
+    }
+
+    /// HTTP/2 with windows as large as the buffers: else a peer may send 16 MiB ahead.
+    pub(super) fn http2(&self) -> Value {
+        match self.buffer_limit {
+            None => json!({}),
+            Some(octets) => {
+                let window = octets.max(65_535);
+                json!({
+                    "initial_stream_window_size": window,
+                    "initial_connection_window_size": window,
+                })
+            }
+        }
+    }
+
+    /// The bootstrap. With `lds`, the listeners come from that file.
+    pub(super) fn bootstrap(&self, files: &Files, lds: Option<&Path>) -> Value {
         let mut cluster = cluster("upstream", &self.hosts);
+        self.limit_buffers(&mut cluster);
         merge(&mut cluster, &self.cluster);
         let mut clusters = vec![cluster];
+        clusters.extend(self.loopback.then(|| loopback::cluster(self)));
         clusters.extend(self.clusters.iter().cloned());
         let mut resources = json!({"clusters": clusters});
         let mut whole = json!({
@@ -186,7 +233,7 @@ impl Options {
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
         });
         match lds {
-            None => resources["listeners"] = json!([self.listener(access_log)]),
+            None => resources["listeners"] = self.listeners(files).into(),
             Some(file) => {
                 whole["dynamic_resources"] = json!({
                     "lds_config": {"path_config_source": {"path": file}},
@@ -194,9 +241,20 @@ impl Options {
             }
         }
         whole["static_resources"] = resources;
+        if self.loopback {
+            whole["bootstrap_extensions"] = loopback::extensions();
+        }
         merge(&mut whole, &self.bootstrap);
         whole
     }
+}
+
+/// A filter chain that is this connection manager alone.
+pub(super) fn chain(manager: Value) -> Value {
+    json!({"filters": [{
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": manager,
+    }]})
 }
 
 /// A static cluster of those hosts.
@@ -219,11 +277,14 @@ pub fn cluster(name: &str, hosts: &[SocketAddr]) -> Value {
     })
 }
 
-/// A discovery answer that holds one listener.
-pub(super) fn discovery(listener: &Value, version: u64) -> Value {
-    let mut resource = listener.clone();
-    resource["@type"] = json!("type.googleapis.com/envoy.config.listener.v3.Listener");
-    json!({"version_info": version.to_string(), "resources": [resource]})
+/// A discovery answer that holds those listeners.
+pub(super) fn discovery(listeners: Vec<Value>, version: u64) -> Value {
+    let typed = |mut resource: Value| {
+        resource["@type"] = json!("type.googleapis.com/envoy.config.listener.v3.Listener");
+        resource
+    };
+    let resources: Vec<_> = listeners.into_iter().map(typed).collect();
+    json!({"version_info": version.to_string(), "resources": resources})
 }
 
 fn access_log_to(path: &Path) -> Value {
@@ -236,6 +297,7 @@ fn access_log_to(path: &Path) -> Value {
                 "method": "%REQ(:METHOD)%",
                 "path": "%REQ(:PATH)%",
                 "protocol": "%PROTOCOL%",
+                "request_id": "%REQ(X-REQUEST-ID)%",
                 "status": "%RESPONSE_CODE%",
                 "details": "%RESPONSE_CODE_DETAILS%",
                 "flags": "%RESPONSE_FLAGS%",

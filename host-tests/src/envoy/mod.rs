@@ -9,6 +9,7 @@
 //! | [`config`] | the bootstrap as JSON, and what a test may change in it |
 //! | `builder` | puts it together and starts it |
 //! | `process` | one Envoy process, whatever its configuration: readiness, logs, end |
+//! | `loopback` | the way back into the same Envoy |
 //! | `admin` | its admin endpoint |
 //! | `files` | where the binary and the module are found |
 //! | `ports` | ports on which nobody answers |
@@ -17,11 +18,12 @@ mod admin;
 mod builder;
 pub mod config;
 mod files;
+mod loopback;
 mod ports;
 mod process;
 
 pub use admin::{Admin, Stats};
-pub use builder::{Builder, Validation};
+pub use builder::{Builder, SIGNING_SECRET, Validation};
 pub use config::Options;
 pub use files::{crash_module, envoy_binary, module, workspace};
 pub use ports::RefusedPort;
@@ -143,7 +145,7 @@ impl Files {
     /// Envoy watches for a move into place, so a half-written file is never read.
     fn write_listener(&self, options: &Options, version: u64) {
         let draft = self.path("lds.json.draft");
-        let answer = config::discovery(&options.listener(&self.access_log()), version);
+        let answer = config::discovery(options.listeners(self), version);
         fs::write(&draft, answer.to_string()).expect("the listener can be written");
         fs::rename(draft, self.lds()).expect("the listener can be moved into place");
     }

@@ -45,6 +45,10 @@ impl Files {
         self.path("access.log")
     }
 
+    pub(crate) fn loopback_access_log(&self) -> PathBuf {
+        self.path("loopback-access.log")
+    }
+
     fn admin(&self) -> PathBuf {
         self.path("admin-address")
     }
@@ -171,6 +175,15 @@ impl Process {
         lines(&self.files.access_log())
     }
 
+    /// Access log lines of the loopback so far.
+    ///
+    /// # Panics
+    /// Where a line is not JSON.
+    #[must_use]
+    pub fn loopback_access_log(&self) -> Vec<Value> {
+        lines(&self.files.loopback_access_log())
+    }
+
     /// Waits until the access log has `n` lines or more; gives all of them.
     pub async fn access_log_lines(&self, n: usize) -> Vec<Value> {
         check::until(&format!("{n} access log lines"), || async {
@@ -187,6 +200,53 @@ impl Process {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id().expect("Envoy runs")
+    }
+
+    /// Octets that it has allocated now, by its own account.
+    ///
+    /// # Panics
+    /// Where the admin endpoint does not say so.
+    pub async fn allocated(&self) -> u64 {
+        let answer = self.admin.get("/memory").await.expect("an answer");
+        let allocated = answer.json()["allocated"].as_str().map(str::parse);
+        allocated.expect("a figure").expect("a number")
+    }
+
+    /// Octets of memory that it takes now, by the kernel's account.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.memory_of("VmRSS:")
+    }
+
+    /// The most that [`Process::resident`] has been since the start, or since
+    /// [`Process::forget_peak`].
+    ///
+    /// # Panics
+    /// Where it has ended.
+    #[must_use]
+    pub fn peak_resident(&self) -> u64 {
+        self.memory_of("VmHWM:")
+    }
+
+    /// Lets [`Process::peak_resident`] begin anew.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn forget_peak(&self) {
+        // proc_pid_clear_refs(5): 5 resets the peak resident set size.
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("Envoy runs");
+    }
+
+    fn memory_of(&self, line: &str) -> u64 {
+        let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
+        let kib = status.lines().find_map(|l| {
+            let figure = l.strip_prefix(line)?.trim().strip_suffix(" kB")?;
+            figure.parse::<u64>().ok()
+        });
+        kib.expect("Envoy runs") << 10
     }
 
     /// `kill -9`, and waits for the end.
