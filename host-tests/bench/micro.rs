@@ -188,11 +188,11 @@ impl Worker {
         let facts = NoFacts(&self.properties);
         exchange.on_request_headers(headers, false, &facts, now, &mut out);
         self.carry_out(&mut exchange, out, now);
-        if matches!(exchange.body(), idempo_core::exchange::Body::Gather(_)) {
+        if exchange.gathered().is_some() {
             self.calls.bodies += 1;
             let now = self.now();
             let mut out = Vec::new();
-            exchange.on_request_body(BODY.as_bytes().to_vec(), true, now, &mut out);
+            exchange.on_request_chunk(BODY.as_bytes().to_vec(), true, now, &mut out);
             self.carry_out(&mut exchange, out, now);
         }
         if exchange.wants_response() {

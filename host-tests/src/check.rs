@@ -74,6 +74,18 @@ pub fn unknown(answer: &Answer, details: &str, upstream_status: Value) {
     assert_eq!(answer.one("idempotency-status"), Some("unknown"));
 }
 
+/// Asserts that it happened and that its answer cannot be served again, and why not.
+///
+/// # Panics
+/// Where the answer says anything else.
+#[track_caller]
+pub fn unavailable(answer: &Answer, reason: &str, upstream_status: u16) {
+    let problem = refused(answer, 409, "replay_unavailable");
+    assert_eq!(problem["reason"], reason, "{problem}");
+    assert_eq!(problem["upstream_status"], upstream_status, "{problem}");
+    assert_eq!(answer.one("idempotency-status"), Some("completed"));
+}
+
 /// Asserts that `again` is the recorded form of `first`: status, body, and every header of the
 /// upstream's, byte for byte and line for line.
 ///

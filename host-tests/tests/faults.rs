@@ -231,7 +231,7 @@ async fn an_upload_that_is_cut_off_leaves_nothing_behind() {
     for n in 1..=3 {
         let request = Request::post("/v1/charges")
             .key(key())
-            .content("text/plain", vec![b'x'; 100_000]);
+            .content("text/plain", vec![b'x'; 60_000]);
         let octets = Raw::encode(&request);
         let mut client = Raw::connect(addr).await;
         client.write(&octets[..octets.len() - n]).await;

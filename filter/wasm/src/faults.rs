@@ -1,15 +1,27 @@
 //! For tests only, in a module of its own: request headers that make the filter or its store fail
 //! where a test wants it. Never in a shipped module.
 
+use crate::stream::Stream;
 use idempo_core::exchange::Moment;
 use idempo_core::http::Headers;
 use idempo_core::store::{Action, Op};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// `x-test-crash: request | response` kills the VM there.
 pub(crate) fn crash_at(point: &str, headers: &Headers) {
     if headers.first_str("x-test-crash") == Some(point) {
         core::arch::wasm32::unreachable();
     }
+}
+
+thread_local! {
+    static OUTLIVING: RefCell<Vec<Rc<RefCell<Stream>>>> = RefCell::default();
+}
+
+/// Keeps a stream that is over, for as long as the VM lives.
+pub(crate) fn outlive(stream: Option<Rc<RefCell<Stream>>>) {
+    OUTLIVING.with(|all| all.borrow_mut().extend(stream));
 }
 
 /// `x-test-slow-claim: <ms>` and `x-test-slow-write: <ms>`: this stream's claims, or what it writes
@@ -46,6 +58,10 @@ impl SlowStore {
         }
         self.waiting = Some((now.store_ms.saturating_add(delay), op.clone()));
         true
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// The operation whose time has come.

@@ -35,6 +35,8 @@ pub(crate) struct Plugin {
     /// A body callback came while headers were held: the host is set up as it must be. Each
     /// configuration has its own, since the host's setting comes with it.
     body_seen: Cell<bool>,
+    /// The most octets of a held body after which the host still went on to show more.
+    most_held: Cell<u64>,
     /// When a held body was last found to be withheld, or one is held to find that out again.
     withheld_at: Cell<Option<u64>>,
     /// The way of detached attempts, where one is configured.
@@ -72,6 +74,17 @@ impl Plugin {
         let routes = self.policy.plan.routes.iter();
         let longest = routes.map(|r| r.upstream.timeout_ms).max();
         longest.unwrap_or(0).saturating_add(LEAVING_GRACE_MS)
+    }
+
+    /// The host went on to show a body of which it holds so much.
+    pub(crate) fn note_held(&self, octets: u64) {
+        self.most_held.set(self.most_held.get().max(octets));
+    }
+
+    /// Whether the host is known to go on while it holds so much of a body: then it is the client that
+    /// takes its time.
+    pub(crate) fn can_hold(&self, octets: u64) -> bool {
+        self.body_seen.get() && octets <= self.most_held.get()
     }
 
     pub(crate) fn note_withheld(&self, now: Moment) {
@@ -240,6 +253,7 @@ impl Root {
             vm,
             watched: RefCell::default(),
             body_seen: Cell::default(),
+            most_held: Cell::default(),
             withheld_at: Cell::default(),
             loopback,
         }));

@@ -16,8 +16,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-/// A body that the host announces but does not show for this long, while none was ever shown, is
-/// withheld by the host's settings, milliseconds.
+/// A body that the host announces but does not show, or not go on to show, for this long, while it never
+/// showed one or never went on from so far, is withheld by the host's settings, milliseconds.
 const WITHHELD_MS: u64 = 10_000;
 
 /// The same where the body is only observed, which must not delay anybody for long: a slow client's
@@ -39,7 +39,7 @@ pub(crate) struct Stream {
     replied: bool,
     /// The content type of the local reply, once it is sent.
     reply_type: Option<Vec<u8>>,
-    /// Since when the body is awaited, store clock.
+    /// Since when the body, or more of it, is awaited, store clock.
     gather_since: Option<u64>,
     /// Octets of the answer that count against the worker's recording memory.
     recording: u64,
@@ -83,20 +83,16 @@ impl Stream {
         now: Moment,
         event: impl FnOnce(&mut Exchange, &mut Vec<Effect>),
     ) {
-        let away = self.exchange.is_away();
         let mut out = Vec::new();
         event(&mut self.exchange, &mut out);
         if out.is_empty() {
             return;
         }
         if self.gone || !host::enter(self.id) {
-            // Only an attempt that is away has anything to do without its stream.
-            if away {
-                self.gone = true;
-                self.carry_out(out, now);
-                self.leave();
-            }
-            return;
+            // What is left concerns the operation, and is done without the stream.
+            self.gone = true;
+            self.carry_out(out, now);
+            return self.leave();
         }
         self.carry_out(out, now);
         let (request_was_held, response_was_held) = (self.held_request, self.held_response);
@@ -138,11 +134,11 @@ impl Stream {
         } else {
             WITHHELD_MS
         };
-        let withheld = !self.plugin.body_seen().get()
-            && self
-                .gather_since
-                .is_some_and(|since| now.store_ms >= since.saturating_add(patience))
-            && matches!(self.exchange.body(), Body::Gather(_));
+        let overdue = self
+            .gather_since
+            .is_some_and(|since| now.store_ms >= since.saturating_add(patience));
+        let held = self.exchange.gathered().filter(|_| overdue);
+        let withheld = held.is_some_and(|held| !self.plugin.can_hold(held));
         if withheld {
             self.plugin.note_withheld(now);
         }
@@ -294,7 +290,7 @@ impl Stream {
             self.exchange.on_body_withheld(true, now, &mut out);
         }
         self.carry_out(out, now);
-        if matches!(self.exchange.body(), Body::Gather(_)) {
+        if self.exchange.gathered().is_some() {
             self.gather_since = Some(now.store_ms);
         }
         if !self.exchange.is_over() {
@@ -308,13 +304,18 @@ impl Stream {
             // A body that passes without being held says nothing about the host.
             self.plugin.body_seen().set(true);
         }
-        self.take_request_body(size, end);
+        if self.exchange.body() != Body::Pass {
+            match shown(Buffer::Request, size) {
+                Some(chunk) => self.chunk(chunk, end),
+                // Nobody can say any more what was asked.
+                None => self.on_event(Exchange::on_body_lost),
+            }
+        }
         let hold = self.hold_request();
         match self.exchange.body() {
-            Body::Gather(_) => DataStatus::StopAndBuffer,
             Body::Drop => DataStatus::StopNoBuffer,
             _ if self.replied => DataStatus::StopNoBuffer,
-            // From here on a slow store slows the client down, however much it sends.
+            // Whatever takes its time slows the client down, however much it sends.
             _ if hold => DataStatus::StopAndWatermark,
             _ => DataStatus::Continue,
         }
@@ -323,45 +324,16 @@ impl Stream {
     /// With trailers no body callback says that the body is complete.
     pub(crate) fn on_request_trailers(&mut self) -> HeadersStatus {
         self.exchange.note_trailers();
-        match self.exchange.body() {
-            Body::Gather(_) => self.gathered(usize::MAX, true),
-            Body::Hold | Body::Stream | Body::Drop => self.chunk(&[], true),
-            Body::Pass => {}
+        if self.exchange.body() != Body::Pass {
+            self.chunk(Vec::new(), true);
         }
         HeadersStatus::hold(self.hold_request())
     }
 
-    fn take_request_body(&mut self, size: usize, end: bool) {
-        match self.exchange.body() {
-            Body::Pass => {}
-            Body::Gather(limit) => {
-                if end || size as u64 > limit {
-                    self.gathered(size, end);
-                }
-            }
-            Body::Hold | Body::Stream | Body::Drop => match shown(Buffer::Request, size) {
-                Some(chunk) => self.chunk(&chunk, end),
-                // Nobody can say any more what was asked.
-                None => self.on_event(|exchange, now, out| exchange.on_body_lost(now, out)),
-            },
+    fn chunk(&mut self, chunk: Vec<u8>, end: bool) {
+        if let Some(held) = self.exchange.gathered() {
+            self.plugin.note_held(held);
         }
-    }
-
-    /// What was held of the body, all of it (`end`) or more than is wanted.
-    fn gathered(&mut self, size: usize, end: bool) {
-        let body = if size == usize::MAX {
-            host::buffer(Buffer::Request, size)
-        } else {
-            shown(Buffer::Request, size)
-        };
-        self.on_event(|exchange, now, out| match body {
-            Some(body) => exchange.on_request_body(body, end, now, out),
-            // A body that the host no longer has would be fingerprinted as another one.
-            None => exchange.on_body_withheld(false, now, out),
-        });
-    }
-
-    fn chunk(&mut self, chunk: &[u8], end: bool) {
         self.on_event(|exchange, now, out| exchange.on_request_chunk(chunk, end, now, out));
     }
 
@@ -371,6 +343,9 @@ impl Stream {
         let mut out = Vec::new();
         event(&mut self.exchange, now, &mut out);
         self.carry_out(out, now);
+        if self.exchange.gathered().is_some() {
+            self.gather_since = Some(now.store_ms);
+        }
     }
 
     pub(crate) fn on_response_headers(&mut self, end: bool) -> HeadersStatus {
@@ -483,6 +458,11 @@ impl Stream {
         }
         self.account();
         self.gone = true;
+        #[cfg(feature = "test-faults")]
+        if self.slow.is_waiting() {
+            // As with a real store, what is under way is answered although the stream is over.
+            return faults::outlive(self.own.upgrade());
+        }
         self.leave();
         if self.registered {
             self.plugin.vm().forget_waiter(self.id);

@@ -202,6 +202,8 @@ struct Gather {
     may_hold_key: bool,
     /// And there is none in the header.
     key_in_body: bool,
+    /// What came of the body.
+    body: Vec<u8>,
     facts: CallerFacts,
 }
 

@@ -82,21 +82,36 @@ impl Exchange {
         self.phase = Phase::Pass;
     }
 
-    /// The body does not come although the client sends it: the host holds body callbacks back
-    /// while headers are held. Only a setting of the host helps. `told`: the log says so already.
+    /// The body does not come although the client sends it: none of it where the host holds body
+    /// callbacks back while headers are held, no more of it where the host's buffer is full. Only a setting of
+    /// the host helps. `told`: the log says so already.
     pub fn on_body_withheld(&mut self, told: bool, now: Moment, out: &mut Vec<Effect>) {
-        if let Some(gather) = self.take_gather() {
-            if !told {
-                out.push(Effect::Log(
-                    Level::Error,
-                    "no body callback while the headers are held: set \
-                     allow_on_headers_stop_iteration: true in the plugin's configuration"
-                        .to_owned(),
-                ));
-            }
-            let refusal = Refusal::because(Code::Misconfigured, "body_withheld");
-            self.refuse(gather.route, None, refusal, now, out);
+        let Some(gather) = self.take_gather() else {
+            return;
+        };
+        let (reason, help) = if gather.body.is_empty() {
+            (
+                "body_withheld",
+                "no body callback while the headers are held: set \
+                 allow_on_headers_stop_iteration: true in the plugin's configuration",
+            )
+        } else {
+            (
+                "body_stalled",
+                "a body stopped coming that is longer than any before: set \
+                 per_connection_buffer_limit_bytes of the listener above 1 MiB",
+            )
+        };
+        if !told {
+            out.push(Effect::Log(Level::Error, help.to_owned()));
         }
+        self.refuse(
+            gather.route,
+            None,
+            Refusal::because(Code::Misconfigured, reason),
+            now,
+            out,
+        );
     }
 
     /// Whether the body is awaited only to observe it: then nobody may notice the wait.
@@ -199,6 +214,7 @@ impl Exchange {
             requires_key,
             may_hold_key: false,
             key_in_body: false,
+            body: Vec::new(),
             facts: CallerFacts::default(),
         };
         match selection {

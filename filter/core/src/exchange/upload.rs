@@ -27,9 +27,6 @@ const STALLED_MS: u64 = 5_000;
 pub enum Body {
     /// Nothing in particular: it is not looked at.
     Pass,
-    /// Hold it, and hand it over ([`Exchange::on_request_body`]) once it is complete or longer than so
-    /// many octets.
-    Gather(u64),
     /// Show each piece ([`Exchange::on_request_chunk`]) and hold it; slow the sender down where that becomes
     /// too much.
     Hold,
@@ -47,6 +44,8 @@ pub(super) struct Upload {
     whole: Option<Fingerprint>,
     /// `Content-Length`.
     declared: Option<u64>,
+    /// The host has said that it was all.
+    ended: bool,
     /// Dropped while it came: the attempt can no longer be forwarded.
     dropped: bool,
 }
@@ -67,6 +66,7 @@ impl Upload {
             hash: Some(hash),
             whole: None,
             declared: declared_length(headers),
+            ended: false,
             dropped: false,
         }
     }
@@ -95,6 +95,7 @@ impl Upload {
         }
         // What was declared is there: the host's own word may come with a later, empty piece, and the
         // upstream's answer before it.
+        self.ended |= end;
         let end = end || self.declared.is_some_and(|d| self.length() >= d);
         if end && let Some(hash) = self.hash.take() {
             self.whole = Some(hash.finish());
@@ -123,10 +124,10 @@ impl Exchange {
     pub fn body(&self) -> Body {
         let open = |attempt: &Attempt| {
             let upload = attempt.upload.as_ref();
-            upload.is_some_and(|u| u.whole.is_none())
+            upload.is_some_and(|u| !u.ended)
         };
         match &self.phase {
-            Phase::Gather(gather) => Body::Gather(self.gather_limit(gather)),
+            Phase::Gather(_) => Body::Hold,
             Phase::Ask(attempt, _) | Phase::Wait(attempt) if open(attempt) => {
                 if attempt.holds_body() {
                     Body::Hold
@@ -169,21 +170,46 @@ impl Exchange {
         }
     }
 
-    /// The body that was gathered: the whole of it, or (`end` false) as much as [`Self::body`] wanted and
-    /// more follows.
-    pub fn on_request_body(
+    /// Octets of the body that are held until it is known what to do with it; `None` where nothing is
+    /// awaited.
+    #[must_use]
+    pub fn gathered(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Gather(gather) => Some(gather.body.len() as u64),
+            _ => None,
+        }
+    }
+
+    /// A piece of the body while it is gathered.
+    fn gather(&mut self, chunk: Vec<u8>, end: bool, now: Moment, out: &mut Vec<Effect>) {
+        let Phase::Gather(gather) = &mut self.phase else {
+            return;
+        };
+        if gather.body.is_empty() {
+            gather.body = chunk;
+        } else {
+            gather.body.extend_from_slice(&chunk);
+        }
+        let held = gather.body.len() as u64;
+        if let Phase::Gather(gather) = &self.phase
+            && (end || held > self.gather_limit(gather))
+            && let Some(mut gather) = self.take_gather()
+        {
+            let body = std::mem::take(&mut gather.body);
+            self.on_gathered(gather, body, end, now, out);
+        }
+    }
+
+    /// The whole body (`end`), or as much as is wanted of it and more follows.
+    fn on_gathered(
         &mut self,
+        gather: Box<Gather>,
         body: Vec<u8>,
         end: bool,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Some(gather) = self.take_gather() else {
-            return;
-        };
         let chosen = gather.route;
-        // Hosts may say later, with an empty piece, that it was all.
-        let end = end || declared_length(&gather.headers) == Some(body.len() as u64);
         self.fitness.whole = end;
         let rule = chosen.and_then(|c| self.route(c.index));
         let most = rule.and_then(|r| r.fingerprint.max_body);
@@ -224,15 +250,16 @@ impl Exchange {
         self.refuse(chosen, None, Refusal::too_large(CANONICAL_MAX), now, out);
     }
 
-    /// A piece of a body that is too large to be held. `end`: there is no more, trailers included.
+    /// A piece of the body, as [`Self::body`] wants it. `end`: there is no more, trailers included.
     pub fn on_request_chunk(
         &mut self,
-        chunk: &[u8],
+        chunk: Vec<u8>,
         end: bool,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
         let attempt = match &mut self.phase {
+            Phase::Gather(_) => return self.gather(chunk, end, now, out),
             Phase::Ask(attempt, _) | Phase::Wait(attempt) | Phase::Drain(attempt) => attempt,
             Phase::Run(run) | Phase::Record(run, _) => &mut run.attempt,
             _ => return,
@@ -241,10 +268,10 @@ impl Exchange {
         let Some(upload) = &mut attempt.upload else {
             return;
         };
-        upload.take(chunk, end);
+        upload.take(&chunk, end);
         attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
         let length = upload.length();
-        let end = upload.whole.is_some();
+        // An answer before the host has seen the end would cost the client its connection.
         if end && matches!(self.phase, Phase::Drain(_)) {
             return self.drained(out);
         }
@@ -291,7 +318,7 @@ impl Exchange {
         attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
         if let Some(upload) = &mut attempt.upload {
             upload.dropped = true;
-            let complete = upload.whole.is_some();
+            let complete = upload.ended;
             self.phase = Phase::Drain(attempt);
             if complete {
                 self.drained(out);

@@ -47,7 +47,8 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         );
         if !report.has_error_within("loopback_cluster")
             && config.signing.is_none()
-            && !report.has_unread_within("signing") {
+            && !report.has_unread_within("signing")
+        {
             report.push(
                 "loopback_cluster",
                 "needs signing: without a signature a request that comes back through the loopback cannot be told from a forged one",

@@ -333,7 +333,10 @@ fn answers_are_judged_as_inline_ones_are() {
             }
             world.come_back(&mut first, status, &lines, body);
             // Whatever it means, the client gets what came.
-            let reply = first.reply.clone().unwrap_or_else(|| panic!("no answer: {status} {report} {body:?}"));
+            let reply = first
+                .reply
+                .clone()
+                .unwrap_or_else(|| panic!("no answer: {status} {report} {body:?}"));
             assert_eq!(reply.status.to_string(), status);
             assert_eq!(reply.body, body.as_bytes());
             assert_eq!(
@@ -366,7 +369,11 @@ fn what_cannot_be_replayed_is_remembered_anyway() {
         assert_eq!(world.status(), Status::Completed);
         let retry = world.keyed("{}");
         assert_eq!(retry.code(), "replay_unavailable");
-        let reason = if trailers { "answer_had_trailers" } else { "answer_too_large" };
+        let reason = if trailers {
+            "answer_had_trailers"
+        } else {
+            "answer_too_large"
+        };
         assert_eq!(retry.problem()["reason"], reason);
     }
 }

@@ -135,7 +135,6 @@ struct Client {
     response: Vec<Edit>,
     reply: Option<LocalReply>,
     waits: bool,
-    held: Vec<u8>,
     call: Option<Call>,
     shown: Vec<(Field, String)>,
     logged: Vec<String>,
@@ -269,7 +268,6 @@ impl World {
             response: vec![],
             reply: None,
             waits: false,
-            held: vec![],
             call: None,
             shown: vec![],
             logged: vec![],
@@ -357,18 +355,9 @@ impl World {
     fn body(&mut self, client: &mut Client, piece: &[u8], end: bool) {
         match client.exchange.body() {
             Body::Pass => {}
-            Body::Gather(limit) => {
-                client.held.extend_from_slice(piece);
-                if end || client.held.len() as u64 > limit {
-                    let body = std::mem::take(&mut client.held);
-                    self.event(client, |e, now, out| {
-                        e.on_request_body(body, end, now, out);
-                    });
-                }
-            }
             Body::Hold | Body::Stream | Body::Drop => {
                 self.event(client, |e, now, out| {
-                    e.on_request_chunk(piece, end, now, out);
+                    e.on_request_chunk(piece.to_vec(), end, now, out);
                 });
             }
         }

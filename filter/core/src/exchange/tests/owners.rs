@@ -178,7 +178,7 @@ fn open_runs_nothing_of_which_there_is_a_record() {
     out.clear();
     client
         .exchange
-        .on_request_body(b"{}".to_vec(), true, moment, &mut out);
+        .on_request_chunk(b"{}".to_vec(), true, moment, &mut out);
     let claim = out.iter().find_map(|e| match e {
         Effect::Store(op) => Some(op.clone()),
         _ => None,
