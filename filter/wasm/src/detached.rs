@@ -12,8 +12,9 @@
 use crate::abi;
 use crate::host;
 use crate::metrics::Metrics;
+use crate::plugin::Plugin;
 use crate::stream::Stream;
-use idempo_core::exchange::{Call, Level, Moment, Policy};
+use idempo_core::exchange::{Call, Level, Moment};
 use idempo_core::http::{Headers, Line};
 use idempo_core::metrics::Gauge;
 use idempo_core::pairs;
@@ -132,7 +133,7 @@ impl Loopback {
         &self,
         token: u32,
         answer: Option<&Headers>,
-        metrics: &Metrics,
+        plugin: &Plugin,
         now: Moment,
     ) -> bool {
         if self.probe.get().token != Some(token) {
@@ -141,11 +142,12 @@ impl Loopback {
         let good = answer.is_some_and(|headers| {
             headers.first_str(":status") == Some("204") && headers.has(INNER_HEADER)
         });
-        self.note(good, metrics, now);
+        self.note(good, plugin, now);
         true
     }
 
-    fn note(&self, good: bool, metrics: &Metrics, now: Moment) {
+    fn note(&self, good: bool, plugin: &Plugin, now: Moment) {
+        let metrics = plugin.metrics();
         let failures = if good {
             0
         } else {
@@ -164,7 +166,8 @@ impl Loopback {
         if self.ready.replace(good) != good || failures == TOLD_AT_FAILURE {
             metrics.gauge(Gauge::LoopbackReady, u64::from(good));
         }
-        if failures == TOLD_AT_FAILURE {
+        // All workers see it: one of them says so.
+        if failures == TOLD_AT_FAILURE && plugin.vm().is_sweeper(now) {
             host::log(
                 Level::Warn,
                 &format!(
@@ -180,17 +183,19 @@ impl Loopback {
     }
 
     /// Sends a probe where one is due, and tells the gauge how many calls there are.
-    pub(crate) fn tick(&self, policy: &Policy, metrics: &Metrics, now: Moment) {
+    pub(crate) fn tick(&self, plugin: &Plugin, now: Moment) {
         let (before, calls) = (self.reported.get(), self.calls.borrow().len());
         if before != calls {
             self.reported.set(calls);
             let change = |n: usize| i64::try_from(n).unwrap_or(0);
+            let metrics = plugin.metrics();
             metrics.shift(Gauge::DetachedCalls, change(calls) - change(before));
         }
         let probe = self.probe.get();
         if probe.token.is_some() || now.store_ms < probe.due {
             return;
         }
+        let policy = plugin.policy();
         let Some(signer) = &policy.signer else {
             return;
         };
@@ -211,7 +216,7 @@ impl Loopback {
                 token: Some(token),
                 ..probe
             }),
-            Err(_) => self.note(false, metrics, now),
+            Err(_) => self.note(false, plugin, now),
         }
     }
 

@@ -307,7 +307,7 @@ impl Root {
         let now = plugin.vm.now();
         let Some(until) = self.leaving.get() else {
             if let Some(loopback) = &plugin.loopback {
-                loopback.tick(&plugin.policy, &plugin.metrics, now);
+                loopback.tick(&plugin, now);
             }
             return;
         };
@@ -343,7 +343,7 @@ impl Root {
             host::headers(Map::CallResponse)
         };
         let now = plugin.vm.now();
-        if loopback.on_probed(token, headers.as_ref(), &plugin.metrics, now) {
+        if loopback.on_probed(token, headers.as_ref(), &plugin, now) {
             return;
         }
         let Some(stream) = loopback.take(token) else {
