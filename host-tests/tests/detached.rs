@@ -520,6 +520,19 @@ async fn a_reload_loses_no_call() {
     assert_eq!(again.status, 201, "{again:?}");
     assert_eq!(again.one("idempotent-replayed"), Some("true"));
     assert_eq!(upstream.effects(), 1);
+    // The new configuration goes the same way.
+    let inner = envoy.loopback_access_log().len();
+    until("a detached attempt", || async {
+        let answer = Raw::exchange(envoy.addr(), &charge()).await.unwrap();
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let log = envoy.loopback_access_log();
+        let since = log.get(inner..).unwrap_or_default();
+        since
+            .iter()
+            .any(|line| line["method"] == "POST")
+            .then_some(())
+    })
+    .await;
     assert_eq!(envoy.vm_traps(), 0);
 }
 

@@ -10,7 +10,7 @@
 //! independence, and no operation.
 
 use crate::abi;
-use crate::host;
+use crate::host::{self, HostSharedData};
 use crate::metrics::Metrics;
 use crate::plugin::Plugin;
 use crate::stream::Stream;
@@ -18,6 +18,7 @@ use idempo_core::exchange::{Call, Level, Moment};
 use idempo_core::http::{Headers, Line};
 use idempo_core::metrics::Gauge;
 use idempo_core::pairs;
+use idempo_core::store::table::SharedData;
 use idempo_core::trusted::{DETACHED_HEADER, INNER_HEADER, PROBE, PROBE_PATH, SIGNATURE_HEADER};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -39,6 +40,10 @@ const CONFIRM_MS: u64 = 30_000;
 /// At start the listener may open a little later than the first tick comes: told from this failure on.
 const TOLD_AT_FAILURE: u32 = 5;
 
+/// When it was last told, for all workers, and how often it is, milliseconds.
+const TOLD: &str = "idempo/1/loopback";
+const TOLD_AGAIN_MS: u64 = 600_000;
+
 /// The way through the loopback cluster, of one root.
 pub(crate) struct Loopback {
     cluster: String,
@@ -47,6 +52,9 @@ pub(crate) struct Loopback {
     /// What the gauge was last told of them.
     reported: Cell<usize>,
     ready: Cell<bool>,
+    /// Requests come to this root. The host's main thread has one, too, to which none ever come and
+    /// from which no internal listener can be reached.
+    used: Cell<bool>,
     probe: Cell<Probe>,
 }
 
@@ -67,6 +75,7 @@ impl Loopback {
             calls: RefCell::default(),
             reported: Cell::default(),
             ready: Cell::default(),
+            used: Cell::default(),
             probe: Cell::default(),
         }
     }
@@ -78,6 +87,14 @@ impl Loopback {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.calls.borrow().is_empty()
+    }
+
+    /// A request came to this root.
+    pub(crate) fn note_used(&self) {
+        if !self.used.replace(true) && !self.ready.get() {
+            let probe = self.probe.get();
+            self.probe.set(Probe { due: 0, ..probe });
+        }
     }
 
     /// Sends an attempt's request. `false`: the host takes no such call, nothing was sent.
@@ -163,11 +180,11 @@ impl Loopback {
             due: now.store_ms.saturating_add(pause),
             failures,
         });
-        if self.ready.replace(good) != good || failures == TOLD_AT_FAILURE {
+        let used = self.used.get();
+        if self.ready.replace(good) != good || (used && failures == TOLD_AT_FAILURE) {
             metrics.gauge(Gauge::LoopbackReady, u64::from(good));
         }
-        // All workers see it: one of them says so.
-        if failures == TOLD_AT_FAILURE && plugin.vm().is_sweeper(now) {
+        if used && failures >= TOLD_AT_FAILURE && may_tell(now) {
             host::log(
                 Level::Warn,
                 &format!(
@@ -192,7 +209,8 @@ impl Loopback {
             metrics.shift(Gauge::DetachedCalls, change(calls) - change(before));
         }
         let probe = self.probe.get();
-        if probe.token.is_some() || now.store_ms < probe.due {
+        let idle = !self.used.get() && probe.failures >= TOLD_AT_FAILURE;
+        if idle || probe.token.is_some() || now.store_ms < probe.due {
             return;
         }
         let policy = plugin.policy();
@@ -227,4 +245,23 @@ impl Loopback {
             metrics.shift(Gauge::DetachedCalls, -left);
         }
     }
+}
+
+/// All workers see that a loopback does not answer: one of them says so, and says so again after a
+/// while.
+fn may_tell(now: Moment) -> bool {
+    let mut shared = HostSharedData;
+    let stamp = now.store_ms.to_le_bytes();
+    let won = match shared.get(TOLD) {
+        Ok(None) => shared.create(TOLD, &stamp),
+        Ok(Some((value, cas))) => {
+            let told = value.try_into().map_or(0, u64::from_le_bytes);
+            if now.store_ms < told.saturating_add(TOLD_AGAIN_MS) {
+                return false;
+            }
+            shared.replace(TOLD, &stamp, cas)
+        }
+        Err(_) => return true,
+    };
+    won.unwrap_or(false)
 }

@@ -54,6 +54,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(id: u32, plugin: Rc<Plugin>) -> Rc<RefCell<Self>> {
+        if let Some(loopback) = plugin.loopback() {
+            loopback.note_used();
+        }
         Rc::new_cyclic(|own| {
             let exchange = Exchange::new(plugin.policy(), plugin.vm().seed());
             RefCell::new(Self {

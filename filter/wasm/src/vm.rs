@@ -462,7 +462,7 @@ impl Vm {
     }
 
     /// One VM of the process sweeps: the one that holds this lease.
-    pub(crate) fn is_sweeper(&self, now: Moment) -> bool {
+    fn is_sweeper(&self, now: Moment) -> bool {
         let mut shared = HostSharedData;
         let mut mine = self.number().to_le_bytes().to_vec();
         mine.extend_from_slice(&now.store_ms.saturating_add(SWEEPER_LEASE_MS).to_le_bytes());
