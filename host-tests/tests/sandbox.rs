@@ -35,6 +35,8 @@ const METRICS: [&str; 26] = [
     "idempo_write_backlog",
     "idempo_store_used_ratio",
     "idempo_store_ready",
+    "idempo_loopback_ready",
+    "idempo_detached_calls",
     "idempo_claim_us",
     "idempo_store_rtt_us",
     "idempo_upstream_us",
