@@ -3,7 +3,7 @@
 //! The store is a fake that keeps its contract, by running the contract. It holds one record at most.
 
 use super::request::Request;
-use idempo_core::exchange::{Edit, Effect, Exchange, Field, Moment, Policy, Seed};
+use idempo_core::exchange::{Body, Edit, Effect, Exchange, Field, Moment, Policy, Seed};
 use idempo_core::ids::OperationId;
 use idempo_core::metrics::{Bypass, Counter};
 use idempo_core::record::Record;
@@ -89,6 +89,9 @@ pub(crate) struct Run {
     pub(crate) unmatched_write: bool,
 }
 
+/// Octets of a body in one piece.
+const PIECE: usize = 16 << 10;
+
 /// Sends the request through a new exchange.
 pub(crate) fn drive(
     policy: &Arc<Policy>,
@@ -114,15 +117,17 @@ pub(crate) fn drive(
         &mut out,
     );
     queue.extend(out.drain(..));
-    let held = request.body.len() as u64;
-    for _ in 0..MAX_EFFECTS {
+    // As a host shows it: a large body is claimed by its beginning.
+    let mut pieces = request.body.chunks(PIECE).peekable();
+    let bound = MAX_EFFECTS.saturating_add(pieces.len());
+    for _ in 0..bound {
         if let Some(effect) = queue.pop_front() {
             take(effect, &mut exchange, &mut run, fake, now, &mut out);
-        } else if exchange.gathers() {
-            exchange.on_request_progress(held, now, &mut out);
-            if exchange.gathers() {
-                exchange.on_request_body(request.body.clone(), now, &mut out);
-            }
+        } else if exchange.body() != Body::Pass
+            && let Some(piece) = pieces.next()
+        {
+            let end = pieces.peek().is_none();
+            exchange.on_request_chunk(piece.to_vec(), end, now, &mut out);
         } else if exchange.waits().is_some() {
             // Nothing ends it, so the clock runs until the filter gives up.
             now.store_ms = now.store_ms.saturating_add(1_000);
@@ -160,7 +165,9 @@ fn take(
             exchange.on_store(fake.apply(&action, now.store_ms), now, out);
         }
         Effect::Wait(_) => exchange.on_registered(true, now, out),
-        Effect::Reply(reply) => run.reply = Some(reply),
+        Effect::Reply(reply) => {
+            run.reply.get_or_insert(reply);
+        }
         Effect::Request(edits) => run.edits.extend(edits),
         Effect::Show(Field::Outcome, outcome) => run.outcome = Some(outcome),
         Effect::Show(Field::Route, route) => run.route = Some(route),
