@@ -89,9 +89,6 @@ pub(crate) struct Run {
     pub(crate) unmatched_write: bool,
 }
 
-/// Octets of a body in one piece.
-const PIECE: usize = 16 << 10;
-
 /// Sends the request through a new exchange.
 pub(crate) fn drive(
     policy: &Arc<Policy>,
@@ -117,17 +114,15 @@ pub(crate) fn drive(
         &mut out,
     );
     queue.extend(out.drain(..));
-    // As a host shows it: a large body is claimed by its beginning.
-    let mut pieces = request.body.chunks(PIECE).peekable();
-    let bound = MAX_EFFECTS.saturating_add(pieces.len());
-    for _ in 0..bound {
+    // In one piece, so that a large one is compared as it is in the end, not by its beginning.
+    let mut body = (!end).then(|| request.body.clone());
+    for _ in 0..MAX_EFFECTS {
         if let Some(effect) = queue.pop_front() {
             take(effect, &mut exchange, &mut run, fake, now, &mut out);
         } else if exchange.body() != Body::Pass
-            && let Some(piece) = pieces.next()
+            && let Some(body) = body.take()
         {
-            let end = pieces.peek().is_none();
-            exchange.on_request_chunk(piece.to_vec(), end, now, &mut out);
+            exchange.on_request_chunk(body, true, now, &mut out);
         } else if exchange.waits().is_some() {
             // Nothing ends it, so the clock runs until the filter gives up.
             now.store_ms = now.store_ms.saturating_add(1_000);
@@ -165,9 +160,7 @@ fn take(
             exchange.on_store(fake.apply(&action, now.store_ms), now, out);
         }
         Effect::Wait(_) => exchange.on_registered(true, now, out),
-        Effect::Reply(reply) => {
-            run.reply.get_or_insert(reply);
-        }
+        Effect::Reply(reply) => run.reply = Some(reply),
         Effect::Request(edits) => run.edits.extend(edits),
         Effect::Show(Field::Outcome, outcome) => run.outcome = Some(outcome),
         Effect::Show(Field::Route, route) => run.route = Some(route),
