@@ -3,9 +3,9 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`upstream`] | an HTTP/1.1 server that acts, counts, remembers and misbehaves on request |
-//! | [`envoy`] | one Envoy process: configuration, readiness, statistics, logs, reload, death |
-//! | [`client`] | pooled, raw, HTTP/2 and aborting clients with one answer type |
+//! | [`upstream`] | an HTTP/1.1 server that acts, counts, remembers, streams and misbehaves on request |
+//! | [`envoy`] | one Envoy process: configuration, loopback, readiness, statistics, memory, logs, reload, death |
+//! | [`client`] | pooled, raw, HTTP/2, stepwise and aborting clients with one answer type |
 //! | [`shipped`] | renders `envoy/envoy.yaml` for other ports |
 //! | [`running`] | that configuration as an Envoy process |
 //! | [`filter`] | filter configurations that several tests share |

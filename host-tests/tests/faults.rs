@@ -104,6 +104,50 @@ async fn a_vm_that_traps_loses_no_record_and_runs_nothing_twice() {
     assert_eq!(stats.idempo("idempo_unknown_total", &over), 2);
 }
 
+/// Streams that wait in a VM that traps can no longer be answered by it: Envoy's idle time-out ends them.
+#[tokio::test]
+async fn who_waits_in_a_vm_that_traps_is_answered_by_the_idle_time_out() {
+    let upstream = Upstream::start().await;
+    let mut config = short_lease();
+    config["routes"][0]["in_flight"] = json!({"action": "wait", "timeout": "20s"});
+    let envoy = Envoy::with_filter(&upstream, config)
+        .options(|o| {
+            o.wasm = crash_module();
+            o.manager.insert("stream_idle_timeout".into(), json!("3s"));
+        })
+        .concurrency(1)
+        .start()
+        .await;
+    let addr = envoy.addr();
+    let request = charge();
+    let gated = request.clone().header("x-demo-gate", "never-in-time");
+    let owner = tokio::spawn(async move { Raw::exchange(addr, &gated).await });
+    upstream.wait_for_requests(1).await;
+    let waiter = tokio::spawn({
+        let request = request.clone();
+        async move { Raw::exchange(addr, &request).await }
+    });
+    // It waits, and so does the request behind it that brings the VM down.
+    until("the waiter", || async {
+        let active = envoy.stats().await.get("http.data.downstream_rq_active");
+        (active == 2).then_some(())
+    })
+    .await;
+    let _ = Raw::exchange(addr, &charge().header("x-test-crash", "request")).await;
+    assert_eq!(envoy.vm_traps(), 1);
+    let waited = waiter.await.unwrap().unwrap();
+    // The time-out's own answer meets what is left of the VM on its way out.
+    assert_eq!(waited.status, 503, "{waited:?}");
+    assert!(waited.body.is_empty());
+    let _ = owner.await.unwrap();
+    let lines = envoy.access_log_lines(3).await;
+    let ended = lines.iter().filter(|l| l["flags"] == "SI");
+    assert_eq!(ended.count(), 2, "{lines:#?}");
+    let again = settled(addr, &request).await;
+    unknown(&again, "lease_over", Value::Null);
+    assert_eq!(upstream.effects(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reloads_under_load_lose_no_record_and_run_nothing_twice() {
     const OPERATIONS: usize = 300;

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// The names that operators' dashboards rely on.
-const METRICS: [&str; 26] = [
+const METRICS: [&str; 28] = [
     "idempo_claim_total",
     "idempo_replay_total",
     "idempo_conflict_total",

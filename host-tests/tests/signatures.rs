@@ -2,10 +2,11 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use host_tests::{
+    check::{replayed, until},
     client::{Answer, Raw, Request},
-    envoy::Envoy,
+    envoy::{Envoy, SIGNING_SECRET, config::LOOPBACK},
     filter::{self, key},
-    upstream::{Received, Upstream},
+    upstream::{Received, Upstream, octets},
 };
 use serde_json::json;
 use sha2::Sha256;
@@ -187,5 +188,57 @@ async fn the_upstream_can_verify_who_says_what() {
     let unmatched = Request::post("/elsewhere").header("x-idempo-tenant", "somebody-else");
     Raw::exchange(addr, &unmatched).await.unwrap();
     assert_eq!(upstream.only_request().derived().len(), 0);
+    assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// A claimed request that is sent on through the same Envoy meets the filter a second time, with the
+/// signature of the first: it is let through as it is, and what it is answered is recorded once.
+#[tokio::test]
+async fn what_comes_back_through_the_loopback_is_not_claimed_again() {
+    let upstream = Upstream::start().await;
+    let mut config = filter::minimal();
+    config["signing"] = json!({"active": {"env": SIGNING_SECRET}});
+    let away = json!({
+        "match": {"prefix": "/", "headers": [
+            {"name": "x-second-time", "present_match": true, "invert_match": true},
+        ]},
+        "route": {"cluster": LOOPBACK},
+        "request_headers_to_add": [{"header": {"key": "x-second-time", "value": "1"}}],
+    });
+    let envoy = Envoy::with_filter(&upstream, config)
+        .options(|o| o.routes_before = vec![away])
+        .loopback()
+        .start()
+        .await;
+    let body = octets(1, 1 << 20);
+    let request = Request::post("/v1/charges?b=2&a=1")
+        .key(key())
+        .content("application/octet-stream", &body);
+    let wanted = request.clone().header("x-demo-size", "1000000");
+    let first = Raw::exchange(envoy.addr(), &wanted).await.unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    assert_eq!(first.body, octets(0, 1_000_000));
+    let got = upstream.only_request();
+    assert!(got.brought(&body), "{got:?}");
+    assert_eq!(got.operation(), first.one("idempotency-operation"));
+    assert_eq!(got.one("x-idempo-attempt"), got.one("x-request-id"));
+    replayed(
+        &first,
+        &Raw::exchange(envoy.addr(), &request).await.unwrap(),
+    );
+    let unknown = charge().header("x-demo-fault", "act-reset");
+    let failed = Raw::exchange(envoy.addr(), &unknown).await.unwrap();
+    assert_eq!(failed.one("idempotency-status"), Some("unknown"));
+    assert_eq!(upstream.effects(), 2);
+    let stats = envoy.stats().await;
+    let count = |metric, dimensions: &[_]| stats.idempo(metric, dimensions);
+    assert_eq!(count("idempo_claim_total", &[("result", "claimed")]), 2);
+    assert_eq!(count("idempo_bypass_total", &[("reason", "signed")]), 2);
+    let inner = until("the loopback's access log", || async {
+        let lines = envoy.loopback_access_log();
+        (lines.len() == 2).then_some(lines)
+    })
+    .await;
+    assert!(inner.iter().all(|l| l["outcome"] == "signed"), "{inner:#?}");
     assert_eq!(envoy.vm_traps(), 0);
 }

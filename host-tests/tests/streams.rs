@@ -1,4 +1,4 @@
-//! Answers that stream, that are large, that break off: what passes as it comes, what is replayed, and
+//! Answers that stream and answers that break off: what passes as it comes, what is replayed, and
 //! what is only remembered. Nothing of it ever runs twice.
 
 use host_tests::{
@@ -9,37 +9,11 @@ use host_tests::{
     upstream::{Progress, Upstream, event, octets},
 };
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 
 const MIB: usize = 1 << 20;
 
 fn charge() -> Request {
     Request::post("/v1/charges").key(key()).json("{}")
-}
-
-/// A stream of so many events, each let go by a gate: `event-1` and so on, then `end`.
-fn events(request: &Request, number: usize) -> Request {
-    request
-        .clone()
-        .header("x-demo-events", number.to_string())
-        .header("x-demo-chunk-gate", "event-")
-        .header("x-demo-end-gate", "end")
-}
-
-/// An answer of so many octets.
-fn sized(request: &Request, seed: u64, size: usize, framing: &str) -> Request {
-    request
-        .clone()
-        .header("x-demo-size", size.to_string())
-        .header("x-demo-seed", seed.to_string())
-        .header("x-demo-framing", framing)
-}
-
-/// Sends it on a connection of its own; gives the answer from its head on.
-async fn arriving(addr: SocketAddr, request: &Request) -> Arriving {
-    let mut raw = Raw::connect(addr).await;
-    raw.write(&Raw::encode(request)).await;
-    raw.arriving(&request.method).await.unwrap()
 }
 
 /// Lets the events from..=to go, one after the other: each is seen before the next may leave.
@@ -56,15 +30,6 @@ async fn with(config: Value) -> (Upstream, Envoy) {
     (upstream, envoy)
 }
 
-/// Nothing is left that an exchange could still hold.
-async fn idle(envoy: &Envoy) {
-    until("the proxy to be idle", || async {
-        let active = envoy.stats().await.get("http.data.downstream_rq_active");
-        (active == 0).then_some(())
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_stream_of_events_passes_as_it_comes_and_is_replayed_whole() {
     let (upstream, envoy) = with(filter::minimal()).await;
@@ -73,11 +38,11 @@ async fn a_stream_of_events_passes_as_it_comes_and_is_replayed_whole() {
     for over_h2 in [false, true] {
         upstream.reset();
         let request = charge();
-        let streaming = events(&request, 5);
+        let streaming = request.wants_events(5);
         let mut answer = if over_h2 {
             h2.arriving(&streaming).await.unwrap()
         } else {
-            arriving(addr, &streaming).await
+            Raw::opened(addr, &streaming).await.unwrap()
         };
         let first = &answer.answer;
         assert_eq!(first.one("content-type"), Some("text/event-stream"));
@@ -108,10 +73,11 @@ async fn a_stream_that_the_upstream_breaks_off_is_never_replayed() {
         for seen in [0, 2] {
             upstream.reset();
             let request = charge();
-            let breaking = events(&request, 4)
+            let breaking = request
+                .wants_events(4)
                 .header("x-demo-fault", fault)
                 .header("x-demo-cut-after", seen.to_string());
-            let mut answer = arriving(addr, &breaking).await;
+            let mut answer = Raw::opened(addr, &breaking).await.unwrap();
             see(&upstream, &mut answer, 1..=seen).await;
             upstream.open(&format!("event-{}", seen + 1));
             let broken = answer.piece().await;
@@ -124,11 +90,12 @@ async fn a_stream_that_the_upstream_breaks_off_is_never_replayed() {
     // The same of a known length: all but its last piece has come.
     upstream.reset();
     let request = charge();
-    let breaking = sized(&request, 1, 200_000, "length")
+    let breaking = request
+        .wants_octets(1, 200_000, "length")
         .header("x-demo-chunks", "4")
         .header("x-demo-fault", "partial")
         .header("x-demo-cut-after", "3");
-    let mut answer = arriving(addr, &breaking).await;
+    let mut answer = Raw::opened(addr, &breaking).await.unwrap();
     assert!(answer.finish().await.is_err());
     unavailable(&settled(addr, &request).await, "answer_cut", 201);
     assert_eq!(upstream.effects(), 1);
@@ -145,11 +112,11 @@ async fn a_stream_whose_client_leaves_is_never_replayed() {
         for how in ["reset", "leave", "h2"] {
             upstream.reset();
             let request = charge();
-            let streaming = events(&request, 3);
+            let streaming = request.wants_events(3);
             let mut answer = if how == "h2" {
                 h2.arriving(&streaming).await.unwrap()
             } else {
-                arriving(addr, &streaming).await
+                Raw::opened(addr, &streaming).await.unwrap()
             };
             see(&upstream, &mut answer, 1..=seen).await;
             match how {
@@ -174,11 +141,11 @@ async fn a_client_that_leaves_after_the_whole_answer_has_not_gone() {
             for how in ["reset", "leave", "h2"] {
                 upstream.reset();
                 let request = charge();
-                let wanted = sized(&request, 1, size, framing);
+                let wanted = request.wants_octets(1, size, framing);
                 let mut answer = if how == "h2" {
                     h2.arriving(&wanted).await.unwrap()
                 } else {
-                    arriving(addr, &wanted).await
+                    Raw::opened(addr, &wanted).await.unwrap()
                 };
                 answer.finish().await.unwrap();
                 let first = answer.answer.clone();
@@ -205,7 +172,7 @@ async fn a_client_that_leaves_before_it_has_read_what_the_upstream_ended_has_not
     for (n, framing) in [(1, "length"), (2, "chunked")] {
         let request = charge();
         let mut raw = Raw::connect_with_buffers(addr, 8 << 10).await;
-        let wanted = sized(&request, 1, SIZE, framing);
+        let wanted = request.wants_octets(1, SIZE, framing);
         raw.write(&Raw::encode(&wanted)).await;
         let mut answer = raw.arriving("POST").await.unwrap();
         answer.exactly(1_000).await.unwrap();
@@ -226,176 +193,52 @@ async fn a_client_that_leaves_before_it_has_read_what_the_upstream_ended_has_not
     assert_eq!(envoy.vm_traps(), 0);
 }
 
-#[tokio::test]
-async fn an_answer_beyond_the_limit_passes_and_is_only_remembered() {
-    const LIMIT: usize = 100_000;
-    let config = filter::with_route(json!({"replay": {"max_inline_body": LIMIT}}));
-    let (upstream, envoy) = with(config).await;
-    let addr = envoy.addr();
-    let h2 = H2::connect(addr).await.unwrap();
-    for framing in ["length", "chunked", "close"] {
-        for size in [LIMIT, LIMIT + 1, 10 * MIB] {
-            upstream.reset();
-            let request = charge();
-            let first = Raw::exchange(addr, &sized(&request, 1, size, framing)).await;
-            let first = first.unwrap();
-            assert_eq!(first.status, 201);
-            assert!(first.body == octets(1, size), "{framing} {size}");
-            for again in [
-                Raw::exchange(addr, &request).await.unwrap(),
-                h2.send(&request).await.unwrap(),
-            ] {
-                if size <= LIMIT {
-                    replayed(&first, &again);
-                } else {
-                    unavailable(&again, "answer_too_large", 201);
-                }
-            }
-            assert_eq!(upstream.effects(), 1, "{framing} {size}");
-        }
-    }
-    assert_eq!(envoy.vm_traps(), 0);
-}
-
-/// Memory for recording is bounded for each worker; answers pass all the same, and are told from
-/// those that can be replayed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_large_answers_at_once_take_no_more_memory_than_allowed() {
-    const ANSWERS: usize = 100;
-    const ALLOWED: usize = 8;
-    const WORKERS: usize = 2;
-    let mut config = filter::with_route(json!({"upstream": {"timeout": "60s"}}));
-    config["limits"] = json!({"recording_bytes": format!("{ALLOWED}MiB")});
-    // So that the store is no narrower.
-    config["store"]["shared_data"]["bodies"] = json!("1GiB");
-    let upstream = Upstream::start().await;
-    let envoy = Envoy::with_filter(&upstream, config)
-        .concurrency(u32::try_from(WORKERS).unwrap())
-        .start()
-        .await;
-    let requests: Vec<Request> = (0..ANSWERS).map(|_| charge()).collect();
-    let gated = |(n, r): (usize, &Request)| {
-        let framing = if n % 2 == 0 { "length" } else { "chunked" };
-        sized(r, n as u64, MIB, framing).header("x-demo-body-gate", "rest")
-    };
-    let running = tokio::spawn({
-        let pool = envoy.pool();
-        let requests = requests.iter().enumerate().map(gated).collect();
-        async move { pool.send_all(requests).await }
-    });
-    // Half of each, so that they are all being recorded at the same time.
-    upstream.wait_for_requests(ANSWERS as u64).await;
-    until("half of each answer", || async {
-        let stats = envoy.stats().await;
-        let received = stats.get("cluster.upstream.upstream_cx_rx_bytes_total");
-        (received >= (ANSWERS * MIB / 2) as u64).then_some(())
-    })
-    .await;
-    upstream.open("rest");
-    let firsts = running.await.unwrap();
-    for (n, first) in firsts.iter().enumerate() {
-        assert_eq!(first.status, 201, "{first:?}");
-        assert!(first.body == octets(n as u64, MIB), "answer {n}");
-    }
-    let retry = async || {
-        let mut replays = 0;
-        for (request, first) in requests.iter().zip(&firsts) {
-            let again = Raw::exchange(envoy.addr(), request).await.unwrap();
-            if again.status == 201 {
-                replayed(first, &again);
-                replays += 1;
-            } else {
-                unavailable(&again, "recording_memory", 201);
-            }
-        }
-        replays
-    };
-    let replays = retry().await;
-    // Half of each was in the allowance at first.
-    let most = 2 * ALLOWED * WORKERS;
-    assert!((1..=most).contains(&replays), "{replays} are replayed");
-    assert_eq!(retry().await, replays);
-    let effects = upstream.effects_by();
-    assert_eq!(effects.total, ANSWERS as u64);
-    assert_eq!(effects.by_operation.len(), ANSWERS);
-    assert!(effects.by_operation.values().all(|n| *n == 1));
-    assert!(envoy.busy_workers().await >= WORKERS);
-    // The memory is given back: as much can be recorded again, one after the other.
-    idle(&envoy).await;
-    for n in 0..2 * ALLOWED * WORKERS {
-        let request = charge();
-        let wanted = sized(&request, n as u64, MIB, "chunked");
-        let first = Raw::exchange(envoy.addr(), &wanted).await.unwrap();
-        replayed(
-            &first,
-            &Raw::exchange(envoy.addr(), &request).await.unwrap(),
-        );
-    }
-    assert_eq!(envoy.vm_traps(), 0);
-}
-
-/// Recording memory of answers that broke off is given back too.
-#[tokio::test]
-async fn answers_that_break_off_give_their_memory_back() {
-    let mut config = filter::minimal();
-    config["limits"] = json!({"recording_bytes": "1MiB"});
-    let upstream = Upstream::start().await;
-    let envoy = Envoy::with_filter(&upstream, config)
-        .concurrency(1)
-        .start()
-        .await;
-    let addr = envoy.addr();
-    let half = |request: &Request| sized(request, 1, 2 * 600_000, "chunked");
-    for n in 0..6 {
-        let request = charge();
-        if n % 2 == 0 {
-            let breaking = half(&request).header("x-demo-fault", "partial-reset");
-            assert!(Raw::exchange(addr, &breaking).await.is_err());
-        } else {
-            let mut answer =
-                arriving(addr, &half(&request).header("x-demo-body-gate", "never")).await;
-            answer.exactly(600_000).await.unwrap();
-            answer.reset();
-        }
-        unavailable(&settled(addr, &request).await, "answer_cut", 201);
-    }
-    let request = charge();
-    let first = Raw::exchange(addr, &sized(&request, 1, MIB, "chunked")).await;
-    replayed(
-        &first.unwrap(),
-        &Raw::exchange(addr, &request).await.unwrap(),
-    );
-    assert_eq!(envoy.vm_traps(), 0);
-}
-
+/// Envoy drops the trailers of HTTP/1.1 unless it is told to keep them; those that it keeps are seen.
 #[tokio::test]
 async fn trailers_pass_and_are_only_remembered() {
-    let (upstream, envoy) = with(filter::minimal()).await;
-    let h2 = H2::connect(envoy.addr()).await.unwrap();
-    // Over HTTP/1.1 Envoy drops them on the way to the client unless it is told otherwise.
-    for size in [10, 300_000] {
-        for over_h2 in [false, true] {
+    let upstream = Upstream::start().await;
+    for kept in [false, true] {
+        let envoy = Envoy::with_filter(&upstream, filter::minimal())
+            .options(|o| {
+                let http1 = json!({"enable_trailers": kept});
+                o.manager
+                    .insert("http_protocol_options".into(), http1.clone());
+                o.cluster.insert(
+                    "typed_extension_protocol_options".into(),
+                    json!({"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                        "explicit_http_config": {"http_protocol_options": http1},
+                    }}),
+                );
+            })
+            .start()
+            .await;
+        let h2 = H2::connect(envoy.addr()).await.unwrap();
+        for (size, over_h2) in [(10, false), (10, true), (300_000, false), (300_000, true)] {
             upstream.reset();
             let request = charge();
-            let wanted =
-                sized(&request, 1, size, "chunked").header("x-demo-trailer", "x-checksum=9");
+            let wanted = request
+                .wants_octets(1, size, "chunked")
+                .header("x-demo-trailer", "x-checksum=9");
             let mut answer = if over_h2 {
                 h2.arriving(&wanted).await.unwrap()
             } else {
-                arriving(envoy.addr(), &wanted).await
+                Raw::opened(envoy.addr(), &wanted).await.unwrap()
             };
-            let first = answer.finish().await.unwrap();
-            assert_eq!(first.body, octets(1, size));
+            answer.finish().await.unwrap();
+            assert_eq!(answer.answer.body, octets(1, size));
             let again = Raw::exchange(envoy.addr(), &request).await.unwrap();
-            if answer.trailers.is_empty() {
-                replayed(&answer.answer, &again);
-            } else {
+            if kept {
+                assert_eq!(answer.trailers, [("x-checksum".into(), b"9".to_vec())]);
                 unavailable(&again, "answer_had_trailers", 201);
+            } else {
+                assert!(answer.trailers.is_empty());
+                replayed(&answer.answer, &again);
             }
             assert_eq!(upstream.effects(), 1);
         }
+        assert_eq!(envoy.vm_traps(), 0);
     }
-    assert_eq!(envoy.vm_traps(), 0);
 }
 
 /// Whatever the upstream reads of the request, its answer is its answer.
@@ -437,6 +280,7 @@ async fn what_is_not_claimed_streams_both_ways() {
     let request = Request::post("/elsewhere").content("application/octet-stream", &body);
     let early = request
         .header("x-demo-early", "read")
+        .header("x-demo-early-after", "2000")
         .header("x-demo-size", "5");
     for framing in [BodyFraming::Length, BodyFraming::Chunked] {
         upstream.reset();
@@ -444,8 +288,9 @@ async fn what_is_not_claimed_streams_both_ways() {
         upload.send(1_000, 100).await.unwrap();
         let seen = upstream.wait_for_upload(1, |u| u.octets == 1_000).await;
         assert_eq!(seen.progress, Progress::Coming);
-        let answer = upload.arriving().await.unwrap();
-        assert_eq!(answer.answer.status, 201);
+        upload.send(1_000, 100).await.unwrap();
+        let answer = upload.answer().await.unwrap();
+        assert_eq!((answer.status, answer.body), (201, octets(0, 5)));
     }
     assert_eq!(envoy.vm_traps(), 0);
 }

@@ -289,7 +289,7 @@ fn what_is_refused_or_passes_before_the_store_says_why() {
     assert_eq!(twice["key"]["problem"]["reason"], "body_unreadable");
     let large = "x".repeat((1 << 20) + 1);
     let (_keep, path) = file("large", &large);
-    let large = at_once(CHARGES, &["-H", &key, "--data-file", &path]);
+    let large = at_once(CHARGES, &[&body[..2], &["--data-file", &path]].concat());
     assert_eq!(large["at_once"]["code"], "payload_too_large");
 }
 

@@ -4,6 +4,7 @@
 //! plan exists, every contradiction has been refused. Times are milliseconds unless a name says
 //! otherwise.
 
+use crate::fingerprint::CANONICAL_MAX;
 use crate::reply::Code;
 use std::collections::BTreeMap;
 
@@ -190,6 +191,24 @@ pub struct Route {
     pub key_time: Option<KeyTime>,
     /// How long an `accepted` operation may stay so, ms (default 24 h).
     pub accepted_deadline_ms: u64,
+}
+
+impl Route {
+    /// The most octets of a request body that are held before it is claimed.
+    #[must_use]
+    pub fn most_held(&self) -> u64 {
+        let canonical = !matches!(
+            self.fingerprint.body,
+            BodyMode::Raw | BodyMode::None | BodyMode::ContentDigest
+        );
+        let inside = canonical || self.key.body_field.is_some() || self.matcher.body.is_some();
+        let most = if inside {
+            CANONICAL_MAX
+        } else {
+            self.claim_after
+        };
+        self.fingerprint.max_body.map_or(most, |max| most.min(max))
+    }
 }
 
 /// An identity that this route had before.

@@ -102,6 +102,26 @@ impl Request {
         )
     }
 
+    /// Has the upstream answer with those [`octets`](crate::upstream::octets), their end told by
+    /// `framing`: `length`, `chunked` or `close`.
+    #[must_use]
+    pub fn wants_octets(&self, seed: u64, size: usize, framing: &str) -> Self {
+        self.clone()
+            .header("x-demo-size", size.to_string())
+            .header("x-demo-seed", seed.to_string())
+            .header("x-demo-framing", framing)
+    }
+
+    /// Has the upstream answer with so many [`event`](crate::upstream::event)s, each let go by a gate:
+    /// `event-1` and so on, then `end`.
+    #[must_use]
+    pub fn wants_events(&self, number: usize) -> Self {
+        self.clone()
+            .header("x-demo-events", number.to_string())
+            .header("x-demo-chunk-gate", "event-")
+            .header("x-demo-end-gate", "end")
+    }
+
     /// Asks the router for everything that could make it send the request again.
     #[must_use]
     pub fn wants_router_retries(self) -> Self {

@@ -129,6 +129,16 @@ impl Raw {
         raw.answer(&request.method).await
     }
 
+    /// Sends a request on a new connection; gives the answer from its head on.
+    ///
+    /// # Errors
+    /// Where the connection ends before, or nothing comes for 20 s.
+    pub async fn opened(addr: SocketAddr, request: &Request) -> Result<Arriving, String> {
+        let mut raw = Self::connect(addr).await;
+        raw.write(&Self::encode(request)).await;
+        raw.arriving(&request.method).await
+    }
+
     /// Reads one answer.
     ///
     /// # Errors

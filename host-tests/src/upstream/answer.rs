@@ -1,6 +1,11 @@
 //! Writing an answer as instructed.
 
-use super::{Fault, Instruction, body, instruction::Framing, memory::Memory, wire::Incoming};
+use super::{
+    Fault, Instruction, body,
+    instruction::{Early, Framing},
+    memory::Memory,
+    wire::Incoming,
+};
 use bytes::Bytes;
 use std::{io, time::Duration};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
@@ -197,6 +202,10 @@ fn start(
     if let (Some(n), true, 0) = (facts.effect, is_default, instruction.events) {
         let location = format!("/v1/charges/ch_{n:08}");
         lines.push((b"location".to_vec(), location.into()));
+    }
+    if matches!(instruction.early, Some(Early::Ignore | Early::Close)) {
+        // RFC 9112 §9.3: who does not read a request to its end cannot take another one.
+        lines.push((b"connection".to_vec(), b"close".to_vec()));
     }
     let names_type = lines
         .iter()

@@ -23,9 +23,9 @@ pub enum Fault {
 pub enum Early {
     /// It is, after the answer.
     Read,
-    /// It is not; the connection stays open.
+    /// It is not. The answer says `connection: close`, and the peer may be the one to close.
     Ignore,
-    /// It is not; the connection is closed.
+    /// It is not. The answer says `connection: close`, and so it is done.
     Close,
 }
 

@@ -248,17 +248,18 @@ fn listener(plugin: &Plugin<'_>, plan: Option<&Plan>, out: &mut Vec<Warning>) {
     let limit = node
         .get("per_connection_buffer_limit_bytes")
         .map_or(Some(BUFFER_DEFAULT), Node::number);
-    let largest = plan.routes.iter().max_by_key(|r| r.fingerprint.max_body);
+    let largest = plan.routes.iter().max_by_key(|r| r.most_held());
     if let (Some(limit), Some(route)) = (limit, largest)
-        && limit <= route.fingerprint.max_body
+        && limit < route.most_held()
     {
         add(
             out,
             path,
             node,
             format!(
-                "per_connection_buffer_limit_bytes ({limit}) is not more than fingerprint.max_body of route {} ({}): Envoy answers 413 before idempo can",
-                route.id, route.fingerprint.max_body
+                "per_connection_buffer_limit_bytes ({limit}) is less than what is held of a body for route {} ({}): a larger body never becomes complete",
+                route.id,
+                route.most_held()
             ),
         );
     }

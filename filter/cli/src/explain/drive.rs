@@ -3,7 +3,7 @@
 //! The store is a fake that keeps its contract, by running the contract. It holds one record at most.
 
 use super::request::Request;
-use idempo_core::exchange::{Edit, Effect, Exchange, Field, Moment, Policy, Seed};
+use idempo_core::exchange::{Body, Edit, Effect, Exchange, Field, Moment, Policy, Seed};
 use idempo_core::ids::OperationId;
 use idempo_core::metrics::{Bypass, Counter};
 use idempo_core::record::Record;
@@ -114,15 +114,15 @@ pub(crate) fn drive(
         &mut out,
     );
     queue.extend(out.drain(..));
-    let held = request.body.len() as u64;
+    // In one piece, so that a large one is compared as it is in the end, not by its beginning.
+    let mut body = (!end).then(|| request.body.clone());
     for _ in 0..MAX_EFFECTS {
         if let Some(effect) = queue.pop_front() {
             take(effect, &mut exchange, &mut run, fake, now, &mut out);
-        } else if exchange.gathers() {
-            exchange.on_request_progress(held, now, &mut out);
-            if exchange.gathers() {
-                exchange.on_request_body(request.body.clone(), now, &mut out);
-            }
+        } else if exchange.body() != Body::Pass
+            && let Some(body) = body.take()
+        {
+            exchange.on_request_chunk(body, true, now, &mut out);
         } else if exchange.waits().is_some() {
             // Nothing ends it, so the clock runs until the filter gives up.
             now.store_ms = now.store_ms.saturating_add(1_000);

@@ -278,8 +278,7 @@ impl Maker<'_> {
 fn answer(status: u16, replay: Replayable, now: u64) -> (Outcome, Option<Vec<u8>>) {
     let envelope = Envelope {
         status,
-        headers: Vec::new(),
-        body: Vec::new(),
+        ..Envelope::default()
     };
     let outcome = Outcome {
         status,

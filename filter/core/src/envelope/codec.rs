@@ -26,6 +26,11 @@ struct Head {
     status: u32,
     #[prost(message, repeated, tag = "2")]
     headers: Vec<WireLine>,
+    #[prost(uint32, repeated, tag = "3")]
+    segments: Vec<u32>,
+    /// The last piece was the end of the stream: half a stream is never a result.
+    #[prost(bool, tag = "4")]
+    whole: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -66,6 +71,8 @@ pub fn encode(envelope: &Envelope) -> Vec<u8> {
                 value: value.clone(),
             })
             .collect(),
+        segments: envelope.segments.clone(),
+        whole: true,
     }
     .encode_length_delimited_to_vec();
 
@@ -105,10 +112,16 @@ pub fn decode(stored: &[u8]) -> Result<Envelope, Corrupt> {
         .into_iter()
         .map(|line| (line.name, line.value))
         .collect();
+    let octets: u64 = head.segments.iter().map(|s| u64::from(*s)).sum();
+    let in_pieces = !head.segments.is_empty();
+    if in_pieces && !(head.whole && octets == rest.len() as u64) {
+        return Err(Corrupt::Content);
+    }
     Ok(Envelope {
         status,
         headers,
         body: rest.to_vec(),
+        segments: head.segments,
     })
 }
 
@@ -153,6 +166,7 @@ mod tests {
                 (b"x-empty".to_vec(), Vec::new()),
             ],
             body: b"\0\x01{\"id\":1}".to_vec(),
+            segments: vec![2, 8],
         }
     }
 
@@ -161,10 +175,23 @@ mod tests {
         assert_eq!(decode(&encode(&sample())), Ok(sample()));
         let bare = Envelope {
             status: 204,
-            headers: Vec::new(),
-            body: Vec::new(),
+            ..Envelope::default()
         };
         assert_eq!(decode(&encode(&bare)), Ok(bare));
+    }
+
+    #[test]
+    fn pieces_are_no_part_of_the_result_and_must_add_up() {
+        let one_piece = Envelope {
+            segments: vec![10],
+            ..sample()
+        };
+        assert_eq!(result_digest(&one_piece), result_digest(&sample()));
+        let half = Envelope {
+            segments: vec![2, 9],
+            ..sample()
+        };
+        assert_eq!(decode(&encode(&half)), Err(Corrupt::Content));
     }
 
     #[test]
@@ -287,7 +314,9 @@ mod properties {
             headers in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 0..8),
             body: Vec<u8>,
         ) {
-            let envelope = Envelope { status, headers, body };
+            let octets = u32::try_from(body.len()).expect("a small body");
+            let segments = vec![octets / 3, octets - octets / 3];
+            let envelope = Envelope { status, headers, body, segments };
             prop_assert_eq!(decode(&encode(&envelope)), Ok(envelope));
         }
     }

@@ -24,7 +24,7 @@ use crate::http::Line;
 use std::fmt;
 
 /// A recorded answer.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// HTTP status, 100 to 999.
     pub status: u16,
@@ -32,7 +32,13 @@ pub struct Envelope {
     pub headers: Vec<Line>,
     /// The whole body, in the content coding that the upstream used.
     pub body: Vec<u8>,
+    /// The lengths of the pieces in which a body of undeclared length came, at most [`MAX_SEGMENTS`];
+    /// empty otherwise. What came in pieces is one result all the same: no part of the digest.
+    pub segments: Vec<u32>,
 }
+
+/// How many pieces of a body are told apart; the last one is what was left.
+pub const MAX_SEGMENTS: usize = 1024;
 
 /// A stored response never reaches a log: only names and sizes are shown.
 impl fmt::Debug for Envelope {
@@ -64,6 +70,7 @@ mod tests {
                 status: 201,
                 headers: vec![(b"location".to_vec(), b"/charges/secret-id".to_vec())],
                 body: b"secret-body".to_vec(),
+                segments: vec![],
             }
         );
         assert!(shown.contains("location") && shown.contains("201"));

@@ -125,11 +125,16 @@ impl Exchange {
             self.phase = Phase::Pass;
             return;
         }
-        if outcome.replay != Replayable::Yes {
+        // Whatever the record says: nobody knows all that was asked.
+        let why = match record.fingerprint.head {
+            Some(_) => Replayable::PartialRequest,
+            None => outcome.replay,
+        };
+        if why != Replayable::Yes {
             let refusal = Refusal {
                 members: vec![("upstream_status", outcome.status.into())],
                 status: record.state.status().as_str(),
-                ..Refusal::because(Code::ReplayUnavailable, outcome.replay.as_str())
+                ..Refusal::because(Code::ReplayUnavailable, why.as_str())
             };
             return self.turn_away(&attempt, refusal, now, out);
         }

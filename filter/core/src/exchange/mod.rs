@@ -277,6 +277,8 @@ struct Recording {
     status: u16,
     kept: Vec<Line>,
     body: Vec<u8>,
+    /// See [`crate::envelope::Envelope::segments`].
+    segments: Vec<u32>,
     seen: u64,
     declared: Option<u64>,
     replay: Replayable,

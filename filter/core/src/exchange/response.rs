@@ -3,7 +3,7 @@
 use super::detached::status_of;
 use super::failure::{self, Sent};
 use super::{Edit, Effect, Exchange, Held, Moment, Phase, Recording, Run};
-use crate::envelope::{self, Envelope, UpstreamPolicy};
+use crate::envelope::{self, Envelope, MAX_SEGMENTS, UpstreamPolicy};
 use crate::http::{Headers, Line};
 use crate::metrics::{Counter, Histogram};
 use crate::plan::{Class, ClassRule, Commit, Mode, Route};
@@ -440,6 +440,7 @@ fn start(
         status,
         kept: envelope::recordable(&rule.record, headers),
         body: Vec::new(),
+        segments: Vec::new(),
         seen: 0,
         declared,
         replay: if enforce {
@@ -467,8 +468,21 @@ impl Recording {
         }
         if self.replay == Replayable::Yes {
             self.body.extend_from_slice(chunk);
+            self.note_segment(chunk.len());
         } else {
             self.unkept().update(chunk);
+        }
+    }
+
+    fn note_segment(&mut self, octets: usize) {
+        if self.declared.is_some() || octets == 0 {
+            return;
+        }
+        let octets = u32::try_from(octets).unwrap_or(u32::MAX);
+        let room = self.segments.len() < MAX_SEGMENTS;
+        match self.segments.last_mut() {
+            Some(last) if !room => *last = last.saturating_add(octets),
+            _ => self.segments.push(octets),
         }
     }
 
@@ -496,6 +510,7 @@ impl Recording {
             status: self.status,
             headers: std::mem::take(&mut self.kept),
             body: std::mem::take(&mut self.body),
+            segments: std::mem::take(&mut self.segments),
         };
         let result = if kept {
             envelope::result_digest(&envelope)

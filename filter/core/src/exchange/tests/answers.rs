@@ -5,6 +5,39 @@ use super::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 #[test]
+fn a_stream_keeps_the_lengths_of_its_pieces() {
+    let mut world = World::new(plan());
+    let mut client = world.keyed("{}");
+    let headers: Headers = [(":status", "200"), ("content-type", "text/event-stream")]
+        .into_iter()
+        .collect();
+    let origin = Origin {
+        details: "via_upstream",
+        attempts: &|| Some(1),
+        can_hold: true,
+    };
+    world.event(&mut client, |e, now, out| {
+        e.on_response_headers(&headers, false, &origin, now, out);
+    });
+    assert!(!client.exchange.holds_response());
+    for n in 0..1500 {
+        let piece = vec![b'x'; 1 + n % 3];
+        world.event(&mut client, |e, now, out| {
+            e.on_response_body(&piece, false, now, out);
+        });
+    }
+    world.event(&mut client, |e, now, out| {
+        e.on_response_body(b"", true, now, out);
+    });
+    let blob = world.bodies.values().next().expect("a recorded answer");
+    let envelope = crate::envelope::decode(blob).expect("whole");
+    assert_eq!(envelope.segments.len(), crate::envelope::MAX_SEGMENTS);
+    assert_eq!(envelope.segments[..4], [1, 2, 3, 1]);
+    let sum: u32 = envelope.segments.iter().sum();
+    assert_eq!(sum as usize, envelope.body.len());
+}
+
+#[test]
 fn sent_or_not_sent_decides() {
     let refused = "upstream_reset_before_response_started{remote_connection_failure}";
     for (details, attempts, state) in [
