@@ -99,9 +99,24 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, String> {
                 .configurations
                 .extend(plugins.taken.iter().map(in_envoy));
         }
+        warn_once(&mut loaded.configurations);
         return Ok(loaded);
     }
     own(document)
+}
+
+/// What stands once in the file and is used in several places (an alias) is warned of once.
+fn warn_once(configurations: &mut [Configuration]) {
+    let mut told: Vec<(usize, String)> = Vec::new();
+    for configuration in configurations {
+        configuration.warnings.retain(|w| {
+            let known = w.line > 0 && told.iter().any(|(l, t)| *l == w.line && *t == w.warning);
+            if !known {
+                told.push((w.line, w.warning.clone()));
+            }
+            !known
+        });
+    }
 }
 
 /// The only plan of a file.
@@ -111,6 +126,12 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, String> {
 pub(crate) fn plan(path: &Path) -> Result<Plan, String> {
     let loaded = load(path)?;
     let mut all = loaded.configurations;
+    // A loopback listener has what the data listener has.
+    let first = all.first().and_then(|c| c.plan.as_ref().ok());
+    let alike = first.is_some() && all.iter().all(|c| c.plan.as_ref().ok() == first);
+    if alike {
+        all.truncate(1);
+    }
     if all.len() > 1 {
         let places = all.iter().filter_map(|c| c.place.as_ref());
         let places: Vec<String> = places.map(|p| p.path.clone()).collect();

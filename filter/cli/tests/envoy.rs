@@ -17,7 +17,7 @@ fn with(from: &str, to: &str) -> String {
 
 #[test]
 fn each_setting_that_works_against_the_filter_is_warned_of() {
-    let router = "                  - name: envoy.filters.http.router\n                    typed_config:\n                      \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router\n";
+    let router = "                  - &router\n                    name: envoy.filters.http.router\n                    typed_config:\n                      \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router\n";
     let filter = |name: &str, kind: &str| {
         format!(
             "                  - name: {name}\n                    typed_config:\n                      \"@type\": type.googleapis.com/envoy.extensions.filters.http.{kind}\n"
@@ -90,8 +90,8 @@ fn each_setting_that_works_against_the_filter_is_warned_of() {
         ),
         (
             with(
-                "namespace: sandbox",
-                "signing: { active: { env: IDEMPO_SECRET } }",
+                "signing: {active: {env: IDEMPO_SIGNING_SECRET}}",
+                "signing: {active: {env: IDEMPO_SECRET}}",
             ),
             "config",
             "IDEMPO_SECRET",

@@ -124,6 +124,12 @@ fn manager(plugin: &Plugin<'_>, plan: Option<&Plan>, out: &mut Vec<Warning>) {
     let Some((path, node)) = &plugin.around.manager else {
         return;
     };
+    // Only this filter sends there, what the data listener has taken: paths are normalised, and the
+    // router's time-out is in the request.
+    let listener = plugin.around.listener.as_ref();
+    if listener.is_some_and(|(_, node)| node.has("internal_listener")) {
+        return;
+    }
     for (name, what) in [
         ("normalize_path", "`/v1/%63harges` and `/v1/x/../charges`"),
         ("merge_slashes", "`//v1/charges`"),
