@@ -102,7 +102,7 @@ async fn a_client_that_leaves_loses_nothing() {
         assert_eq!(again.one("idempotent-replayed"), Some("true"));
         assert_eq!(again.body, &b"\x00\xff bytes"[..]);
         assert_eq!(again.all("link"), [&b"<a>"[..], b"<b>"]);
-        assert_eq!(upstream.effects(), n as u64);
+        assert_eq!(upstream.effects(), n);
         // The transitions have no stream any more: they are a log line.
         let audit = envoy.log();
         let audit = audit
