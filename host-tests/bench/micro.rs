@@ -148,6 +148,7 @@ impl Worker {
                 | Effect::NoteUnknown(..)
                 | Effect::Defer(_)
                 | Effect::Retry
+                | Effect::Send(_)
                 | Effect::Wait(_) => {}
             }
         }

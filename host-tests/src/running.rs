@@ -1,7 +1,8 @@
 //! The shipped `envoy/envoy.yaml`, running: what an operator gets, with nothing changed but ports.
 
 use crate::{
-    envoy::{Files, Process, module, workspace},
+    envoy::{Files, Process, SIGNING_SECRET, module, workspace},
+    filter::key,
     shipped::{Values, render},
     upstream::Upstream,
 };
@@ -28,6 +29,7 @@ impl Running {
         let text = render(&shipped, &values).expect("every marker");
         let files = Files::new();
         let mut command = files.command(&text, 2);
+        command.env(SIGNING_SECRET, [key(), key()].concat());
         // Its access log goes to standard output.
         command.stdout(fs::File::create(files.access_log()).expect("a log file"));
         let process = Process::start(files, command).await;

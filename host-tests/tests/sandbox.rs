@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// The names that operators' dashboards rely on.
-const METRICS: [&str; 26] = [
+const METRICS: [&str; 28] = [
     "idempo_claim_total",
     "idempo_replay_total",
     "idempo_conflict_total",
@@ -35,6 +35,8 @@ const METRICS: [&str; 26] = [
     "idempo_write_backlog",
     "idempo_store_used_ratio",
     "idempo_store_ready",
+    "idempo_loopback_ready",
+    "idempo_detached_calls",
     "idempo_claim_us",
     "idempo_store_rtt_us",
     "idempo_upstream_us",

@@ -1,7 +1,8 @@
 //! The shipped configuration, as `make run` uses it.
 
 use host_tests::{
-    envoy::{envoy_binary, module, workspace},
+    envoy::{SIGNING_SECRET, envoy_binary, module, workspace},
+    filter::key,
     shipped::{Values, render},
 };
 use std::process::Command;
@@ -20,6 +21,7 @@ fn the_shipped_configuration_is_valid() {
     };
     std::fs::write(&file, render(&shipped, &values).unwrap()).unwrap();
     let done = Command::new(envoy_binary())
+        .env(SIGNING_SECRET, [key(), key()].concat())
         .args(["--mode", "validate", "--disable-hot-restart"])
         // What an operator would only see as a warning is an error here.
         .arg("--reject-unknown-dynamic-fields")

@@ -58,7 +58,7 @@ fn wrong_configurations_are_refused_with_place_and_remedy() {
         (
             top("loopback_cluster: self"),
             "loopback_cluster",
-            "not available in this version",
+            "needs signing",
         ),
         (
             top("limits: { worker_waiters: 0 }"),

@@ -160,6 +160,10 @@ pub enum Gauge {
     StoreReady,
     /// Unix seconds since when this store remembers: a `shared_data` store forgets on restart.
     StoreSince,
+    /// 1 where the loopback cluster answers: attempts run detached.
+    LoopbackReady,
+    /// Detached attempts under way.
+    DetachedCalls,
 }
 
 impl Gauge {
@@ -172,6 +176,8 @@ impl Gauge {
             Self::StoreUsedRatio => "idempo_store_used_ratio",
             Self::StoreReady => "idempo_store_ready",
             Self::StoreSince => "idempo_store_since_seconds",
+            Self::LoopbackReady => "idempo_loopback_ready",
+            Self::DetachedCalls => "idempo_detached_calls",
         }
     }
 }

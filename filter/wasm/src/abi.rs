@@ -72,6 +72,19 @@ unsafe extern "C" {
         grpc_status: i32,
     ) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_done() -> u32;
+    fn proxy_http_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        body: *const u8,
+        body_size: usize,
+        trailers: *const u8,
+        trailers_size: usize,
+        timeout: u32,
+        token: *mut u32,
+    ) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
     fn proxy_record_metric(id: u32, value: u64) -> u32;
     fn proxy_increment_metric(id: u32, by: i64) -> u32;
@@ -248,6 +261,41 @@ pub(crate) fn send_local_response(
 pub(crate) fn set_effective_context(context: u32) -> Result<(), u32> {
     // SAFETY: no pointers. The host answers an unknown context with a status.
     checked(unsafe { proxy_set_effective_context(context) })
+}
+
+/// The context entered last has nothing left to do.
+pub(crate) fn done() -> Result<(), u32> {
+    // SAFETY: no pointers.
+    checked(unsafe { proxy_done() })
+}
+
+/// Sends a request for the context entered last; its answer comes under the token. Headers as
+/// [`idempo_core::pairs::write`] writes them; the time-out in milliseconds.
+pub(crate) fn http_call(
+    cluster: &str,
+    headers: &[u8],
+    body: &[u8],
+    timeout: u32,
+) -> Result<u32, u32> {
+    // A map without lines: its number of lines.
+    const NO_TRAILERS: [u8; 4] = [0; 4];
+    let mut token = 0;
+    // SAFETY: pointers and lengths are of one slice each; the token's is to a live local.
+    checked(unsafe {
+        proxy_http_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            headers.as_ptr(),
+            headers.len(),
+            body.as_ptr(),
+            body.len(),
+            NO_TRAILERS.as_ptr(),
+            NO_TRAILERS.len(),
+            timeout,
+            &raw mut token,
+        )
+    })
+    .map(|()| token)
 }
 
 pub(crate) fn define_metric(kind: u32, name: &str) -> Result<u32, u32> {

@@ -85,7 +85,10 @@ extern "C" fn _initialize() {
 extern "C" fn proxy_on_context_create(id: u32, parent: u32) {
     CONTEXTS.with(|contexts| {
         if parent == 0 {
-            contexts.roots.borrow_mut().insert(id, Rc::new(Root::new()));
+            contexts
+                .roots
+                .borrow_mut()
+                .insert(id, Rc::new(Root::new(id)));
         } else if let Some(plugin) = root(parent).and_then(|root| root.plugin()) {
             contexts
                 .streams
@@ -111,6 +114,20 @@ extern "C" fn proxy_on_tick(id: u32) {
 extern "C" fn proxy_on_queue_ready(id: u32, queue: u32) {
     if let Some(root) = root(id) {
         root.on_queue_ready(queue);
+    }
+}
+
+/// The answer to a call of that root's; no headers: it broke off.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_http_call_response(
+    id: u32,
+    token: u32,
+    headers: usize,
+    body: usize,
+    trailers: usize,
+) {
+    if let Some(root) = root(id) {
+        root.on_call_response(token, headers, body, trailers);
     }
 }
 

@@ -9,18 +9,20 @@ use idempo_core::reply::LocalReply;
 use idempo_core::store::table::{HostError, SharedData};
 use idempo_core::tenant::Facts;
 
-/// Header maps of a stream.
+/// Header maps of a stream, and of the answer to a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Map {
     Request = 0,
     Response = 2,
+    CallResponse = 6,
 }
 
-/// Body buffers of a stream, and the plugin's configuration.
+/// Body buffers of a stream and of the answer to a call, and the plugin's configuration.
 #[derive(Clone, Copy)]
 pub(crate) enum Buffer {
     Request = 0,
     Response = 1,
+    CallResponse = 4,
     PluginConfiguration = 7,
 }
 
@@ -61,6 +63,18 @@ pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
                 &format!("the host refused a header change (status {status})"),
             );
         }
+    }
+}
+
+/// Tells the host that a root which asked to stay may go.
+pub(crate) fn root_is_done(root: u32) {
+    if enter(root)
+        && let Err(status) = abi::done()
+    {
+        log(
+            Level::Warn,
+            &format!("the host did not let a plugin go (status {status})"),
+        );
     }
 }
 

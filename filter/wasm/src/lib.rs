@@ -8,6 +8,7 @@
 //! | [`plugin`] | one configured plugin in one worker: configuration, ticks, wake-ups |
 //! | [`stream`] | one HTTP stream |
 //! | [`vm`] | what a worker's plugins and streams share: table, clock, waiters, backlog |
+//! | [`detached`] | attempts that outlive their client: calls through the loopback, probes |
 //! | [`suspects`] | clients that change keys too early |
 //! | [`wake`] | waking waiters across workers |
 //! | [`metrics`] | metric ids |
@@ -23,6 +24,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
+mod detached;
 mod exports;
 #[cfg(feature = "test-faults")]
 mod faults;

@@ -1,6 +1,7 @@
 //! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
 
-use crate::host::{self, Buffer, HostSharedData};
+use crate::detached::Loopback;
+use crate::host::{self, Buffer, HostSharedData, Map};
 use crate::metrics::Metrics;
 use crate::stream::Stream;
 use crate::suspects;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 
 /// Ticks per second are ten: waiters time out, leases are renewed, the clock moves on.
 const TICK_MS: u32 = 100;
+
+/// What a root that was replaced stays beyond its longest upstream time-out, milliseconds.
+const LEAVING_GRACE_MS: u64 = 5_000;
 
 /// How often a host that withholds bodies is tried again, milliseconds.
 const WITHHELD_AGAIN_MS: u64 = 60_000;
@@ -35,6 +39,8 @@ pub(crate) struct Plugin {
     most_held: Cell<u64>,
     /// When a held body was last found to be withheld, or one is held to find that out again.
     withheld_at: Cell<Option<u64>>,
+    /// The way of detached attempts, where one is configured.
+    loopback: Option<Loopback>,
 }
 
 impl Plugin {
@@ -52,6 +58,22 @@ impl Plugin {
 
     pub(crate) const fn body_seen(&self) -> &Cell<bool> {
         &self.body_seen
+    }
+
+    pub(crate) const fn loopback(&self) -> Option<&Loopback> {
+        self.loopback.as_ref()
+    }
+
+    /// Whether nothing is left that must still be recorded.
+    fn is_idle(&self) -> bool {
+        self.loopback.as_ref().is_none_or(Loopback::is_idle) && !self.vm.has_backlog()
+    }
+
+    /// How long anything may take that was begun now, milliseconds.
+    fn longest_ms(&self) -> u64 {
+        let routes = self.policy.plan.routes.iter();
+        let longest = routes.map(|r| r.upstream.timeout_ms).max();
+        longest.unwrap_or(0).saturating_add(LEAVING_GRACE_MS)
     }
 
     /// The host went on to show a body of which it holds so much.
@@ -157,13 +179,18 @@ impl Plugin {
 
 /// The host's root context: a plugin, once it is configured.
 pub(crate) struct Root {
+    id: u32,
+    /// It was replaced and has asked to stay, until this time of the store's clock at most.
+    leaving: Cell<Option<u64>>,
     plugin: RefCell<Option<Rc<Plugin>>>,
     queue_registered: Cell<bool>,
 }
 
 impl Root {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(id: u32) -> Self {
         Self {
+            id,
+            leaving: Cell::default(),
             plugin: RefCell::default(),
             queue_registered: Cell::default(),
         }
@@ -209,6 +236,11 @@ impl Root {
                  a restart would run again",
             );
         }
+        let cluster = plan.loopback_cluster.clone();
+        let loopback = cluster.map(|cluster| Loopback::new(cluster, self.id));
+        if loopback.is_some() && opened.first {
+            metrics.gauge(Gauge::LoopbackReady, 0);
+        }
         let policy = Arc::new(Policy {
             plan,
             signer,
@@ -223,6 +255,7 @@ impl Root {
             body_seen: Cell::default(),
             most_held: Cell::default(),
             withheld_at: Cell::default(),
+            loopback,
         }));
         host::set_tick_ms(TICK_MS);
         Ok(())
@@ -267,9 +300,60 @@ impl Root {
     }
 
     pub(crate) fn on_tick(&self) {
-        if let Some(plugin) = self.plugin() {
-            plugin.tick();
+        let Some(plugin) = self.plugin() else {
+            return;
+        };
+        plugin.tick();
+        let now = plugin.vm.now();
+        let Some(until) = self.leaving.get() else {
+            if let Some(loopback) = &plugin.loopback {
+                loopback.tick(&plugin, now);
+            }
+            return;
+        };
+        let late = now.store_ms >= until;
+        if !late && !plugin.is_idle() {
+            return;
         }
+        if late {
+            host::log(
+                Level::Error,
+                "a replaced configuration goes although writes of it still wait",
+            );
+        }
+        self.leaving.set(None);
+        if let Some(loopback) = &plugin.loopback {
+            loopback.close(&plugin.metrics);
+        }
+        host::root_is_done(self.id);
+    }
+
+    /// The answer to one of this root's calls. Read here, where the host shows it, before any stream is
+    /// entered.
+    pub(crate) fn on_call_response(&self, token: u32, lines: usize, size: usize, trailers: usize) {
+        let Some(plugin) = self.plugin() else {
+            return;
+        };
+        let Some(loopback) = &plugin.loopback else {
+            return;
+        };
+        let headers = if lines == 0 {
+            None
+        } else {
+            host::headers(Map::CallResponse)
+        };
+        let now = plugin.vm.now();
+        if loopback.on_probed(token, headers.as_ref(), &plugin, now) {
+            return;
+        }
+        let Some(stream) = loopback.take(token) else {
+            return;
+        };
+        loopback.learn(headers.as_ref(), &plugin.metrics, now);
+        let body = host::buffer(Buffer::CallResponse, size).filter(|body| body.len() == size);
+        stream
+            .borrow_mut()
+            .on_detached(headers.zip(body), trailers != 0, now);
     }
 
     pub(crate) fn on_queue_ready(&self, queue: u32) {
@@ -281,8 +365,20 @@ impl Root {
         }
     }
 
-    /// Whether it may go at once.
+    /// Whether it may go at once: not while calls are under way, whose answers would be lost with it.
     pub(crate) fn on_done(&self) -> bool {
-        true
+        let Some(plugin) = self.plugin.borrow().clone() else {
+            return true;
+        };
+        if plugin.is_idle() {
+            if let Some(loopback) = &plugin.loopback {
+                loopback.close(&plugin.metrics);
+            }
+            return true;
+        }
+        let now = plugin.vm.now();
+        let until = now.store_ms.saturating_add(plugin.longest_ms());
+        self.leaving.set(Some(until));
+        false
     }
 }

@@ -1,5 +1,6 @@
 //! One HTTP stream: host callbacks to core events, core effects to host calls.
 
+use crate::detached::Loopback;
 use crate::exports::{DataStatus, HeadersStatus};
 #[cfg(feature = "test-faults")]
 use crate::faults;
@@ -7,7 +8,8 @@ use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
-use idempo_core::exchange::{Body, Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::exchange::{Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
+use idempo_core::http::Headers;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op};
 use std::cell::RefCell;
@@ -42,6 +44,8 @@ pub(crate) struct Stream {
     /// Octets of the answer that count against the worker's recording memory.
     recording: u64,
     registered: bool,
+    /// The host's stream is over; what is left to do concerns the operation only.
+    gone: bool,
     /// The operation of the latest store call, for [`Effect::Retry`].
     last: Option<Op>,
     #[cfg(feature = "test-faults")]
@@ -50,6 +54,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(id: u32, plugin: Rc<Plugin>) -> Rc<RefCell<Self>> {
+        if let Some(loopback) = plugin.loopback() {
+            loopback.note_used();
+        }
         Rc::new_cyclic(|own| {
             let exchange = Exchange::new(plugin.policy(), plugin.vm().seed());
             RefCell::new(Self {
@@ -64,6 +71,7 @@ impl Stream {
                 gather_since: None,
                 recording: 0,
                 registered: false,
+                gone: false,
                 last: None,
                 #[cfg(feature = "test-faults")]
                 slow: faults::SlowStore::default(),
@@ -80,8 +88,14 @@ impl Stream {
     ) {
         let mut out = Vec::new();
         event(&mut self.exchange, &mut out);
-        if out.is_empty() || !host::enter(self.id) {
+        if out.is_empty() {
             return;
+        }
+        if self.gone || !host::enter(self.id) {
+            // What is left concerns the operation, and is done without the stream.
+            self.gone = true;
+            self.carry_out(out, now);
+            return self.leave();
         }
         self.carry_out(out, now);
         let (request_was_held, response_was_held) = (self.held_request, self.held_response);
@@ -91,6 +105,28 @@ impl Stream {
         }
         if response_was_held && !self.held_response {
             host::resume(Direction::Response);
+        }
+    }
+
+    /// The answer to this stream's call: headers and body, or nothing.
+    pub(crate) fn on_detached(
+        &mut self,
+        answer: Option<(Headers, Vec<u8>)>,
+        trailers: bool,
+        now: Moment,
+    ) {
+        self.visit(now, |exchange, out| match answer {
+            Some((headers, body)) => {
+                exchange.on_detached_answer(&headers, body, trailers, now, out);
+            }
+            None => exchange.on_detached_failure(CallFailure::Lost, now, out),
+        });
+    }
+
+    /// Ticks are wanted no more, unless its attempt is still away.
+    fn leave(&self) {
+        if self.registered && !self.exchange.is_away() {
+            self.plugin.forget(self.id);
         }
     }
 
@@ -148,6 +184,8 @@ impl Stream {
                         _ => now,
                     };
                     self.last = Some(op);
+                    let open = plugin.loopback().is_some_and(Loopback::is_open);
+                    self.exchange.set_loopback(open);
                     let mut more = Vec::new();
                     self.exchange.on_store(reply, now, &mut more);
                     queue.extend(more);
@@ -166,6 +204,23 @@ impl Stream {
                     self.exchange.on_registered(granted, now, &mut more);
                     queue.extend(more);
                 }
+                Effect::Send(call) => {
+                    let sent = plugin
+                        .loopback()
+                        .zip(self.own.upgrade())
+                        .is_some_and(|(loopback, own)| loopback.send(&call, own));
+                    // The call was made in the root's name.
+                    host::enter(self.id);
+                    if !sent {
+                        let mut more = Vec::new();
+                        self.exchange
+                            .on_detached_failure(CallFailure::NeverSent, now, &mut more);
+                        queue.extend(more);
+                    }
+                }
+                // There is no stream any more that they could be about.
+                Effect::Reply(_) | Effect::Request(_) | Effect::Response(_) | Effect::Show(..)
+                    if self.gone => {}
                 Effect::Reply(reply) => {
                     if !self.replied {
                         self.replied = true;
@@ -271,6 +326,7 @@ impl Stream {
 
     /// With trailers no body callback says that the body is complete.
     pub(crate) fn on_request_trailers(&mut self) -> HeadersStatus {
+        self.exchange.note_trailers();
         if self.exchange.body() != Body::Pass {
             self.chunk(Vec::new(), true);
         }
@@ -305,6 +361,10 @@ impl Stream {
             };
             host::edit_headers(Map::Response, &[edit]);
             return HeadersStatus::Continue;
+        }
+        if self.exchange.is_away() {
+            // Somebody else has answered the client; its operation goes on.
+            self.replied = true;
         }
         if !self.exchange.wants_response() {
             return HeadersStatus::Continue;
@@ -400,13 +460,14 @@ impl Stream {
             self.carry_out(out, now);
         }
         self.account();
+        self.gone = true;
         #[cfg(feature = "test-faults")]
         if self.slow.is_waiting() {
             // As with a real store, what is under way is answered although the stream is over.
             return faults::outlive(self.own.upgrade());
         }
+        self.leave();
         if self.registered {
-            self.plugin.forget(self.id);
             self.plugin.vm().forget_waiter(self.id);
         }
     }

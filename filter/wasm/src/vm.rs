@@ -389,6 +389,11 @@ impl Vm {
         });
     }
 
+    /// Whether writes wait to be made.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.borrow().is_empty()
+    }
+
     /// Tries what is due of the backlog again. Returns by how many writes it has grown since the last
     /// time.
     pub(crate) fn work_off(&self, now: Moment) -> i64 {

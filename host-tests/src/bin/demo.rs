@@ -3,7 +3,7 @@
 use clap::Parser;
 use host_tests::{
     client::{Answer, Pool, Request},
-    envoy::{envoy_binary, module, ready, workspace},
+    envoy::{SIGNING_SECRET, envoy_binary, module, ready, workspace},
     filter,
     shipped::{self, Values},
     upstream::Upstream,
@@ -104,6 +104,8 @@ fn start(args: &Args, dir: &Path) -> Result<Child, String> {
         .args(["--component-log-level", "main:warning"])
         .arg("--admin-address-path")
         .arg(admin_file(dir))
+        // The sandbox needs a secret, and nobody else needs to know it.
+        .env(SIGNING_SECRET, [filter::key(), filter::key()].concat())
         // Ctrl-C is for this program, which then stops Envoy.
         .process_group(0)
         .stdin(Stdio::null())

@@ -58,6 +58,8 @@ pub struct Options {
     pub loopback: bool,
     /// Octets that each connection may buffer before its peer is held back (Envoy's default: 1 MiB).
     pub buffer_limit: Option<u32>,
+    /// The filter's configuration on the loopback, where it is another than on the data listener.
+    pub loopback_filter: Option<Value>,
 }
 
 impl Options {
@@ -83,6 +85,7 @@ impl Options {
             hosts,
             loopback: false,
             buffer_limit: None,
+            loopback_filter: None,
         }
     }
 

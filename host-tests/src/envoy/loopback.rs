@@ -25,7 +25,11 @@ pub(super) fn extensions() -> Value {
 }
 
 pub(super) fn listener(options: &Options, access_log: &Path) -> Value {
-    let mut manager = options.manager(LOOPBACK, access_log);
+    let mut own = options.clone();
+    own.filter = options.loopback_filter.clone().or(own.filter);
+    // What a test sets there is meant for clients.
+    own.manager.clear();
+    let mut manager = own.manager(LOOPBACK, access_log);
     for (name, value) in [
         ("use_remote_address", false),
         ("skip_xff_append", true),

@@ -34,6 +34,10 @@ macro_rules! pick {
 
 pub(super) fn plan(config: &Config) -> Plan {
     let inherited = config.defaults.clone().unwrap_or_default();
+    let execution = match config.loopback_cluster {
+        Some(_) => plan::Execution::Detached,
+        None => plan::Execution::Inline,
+    };
     Plan {
         namespace: config
             .namespace
@@ -46,12 +50,12 @@ pub(super) fn plan(config: &Config) -> Plan {
         principal: config.principal.as_ref().and_then(source),
         limits: limits(config.limits.as_ref()),
         signing: config.signing.as_ref().and_then(signing),
-        loopback_cluster: None,
+        loopback_cluster: config.loopback_cluster.clone(),
         routes: config
             .routes
             .iter()
             .flatten()
-            .map(|r| route(r, inherited.parts()))
+            .map(|r| route(r, inherited.parts(), execution))
             .collect(),
     }
 }
@@ -146,7 +150,7 @@ fn lower_all(list: Option<&Vec<String>>) -> Vec<String> {
     list.into_iter().flatten().map(|h| lower(h)).collect()
 }
 
-fn route(written: &model::Route, inherited: Parts<'_>) -> plan::Route {
+fn route(written: &model::Route, inherited: Parts<'_>, execution: plan::Execution) -> plan::Route {
     let own = written.parts();
     let ms = |time: Option<&Millis>, default| time.map_or(default, |m| m.0);
     let time_or = |a: Option<Millis>, b: Option<Millis>, default| a.or(b).map_or(default, |m| m.0);
@@ -176,7 +180,9 @@ fn route(written: &model::Route, inherited: Parts<'_>) -> plan::Route {
         upstream: plan::Upstream {
             timeout_ms: ms(pick!(own, inherited, upstream.timeout), UPSTREAM_TIMEOUT_MS),
             execution: match pick!(own, inherited, upstream.execution) {
-                None | Some(model::Execution::Inline) => plan::Execution::Inline,
+                None => execution,
+                Some(model::Execution::Inline) => plan::Execution::Inline,
+                Some(model::Execution::Detached) => plan::Execution::Detached,
             },
             router_retries_reason: match pick!(own, inherited, upstream.router_retries) {
                 Some(WordOr::Object(map)) => map.allow.as_ref().and_then(|a| a.reason.clone()),

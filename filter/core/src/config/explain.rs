@@ -108,14 +108,6 @@ fn reserved(steps: &[Step<'_>], name: &str) -> Option<(&'static str, &'static st
             "a replay cache would do nothing: the only store of this version already lives in the host's memory",
             "leave replay_cache out",
         ),
-        "loopback_cluster" => (
-            "detached execution, which the loopback cluster is for, is not available in this version",
-            "leave loopback_cluster out; attempts run inline",
-        ),
-        "detached" if has("execution") => (
-            "detached execution is not available in this version",
-            "write execution: inline, or leave it out",
-        ),
         "probe" if has("unknown") => (
             "the probe policy is not available in this version",
             "write unknown: refuse, or {forward: …} or {retry: …}",

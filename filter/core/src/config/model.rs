@@ -185,6 +185,8 @@ model! {
         pub limits: Option<Limits>,
         /// Signs the derived headers for the upstream; secrets by the name of their environment variable.
         pub signing: Option<Signing>,
+        /// The cluster whose endpoint is an internal listener of the same Envoy: attempts are sent through it and are recorded whether or not their client is still there. Needs `signing`.
+        pub loopback_cluster: Option<String>,
         /// Whose operations these are.
         pub tenant: Option<Tenant>,
         /// The caller within the tenant, bound into the fingerprint: another one with the same key gets 403.
@@ -417,7 +419,7 @@ model! {
     pub struct Upstream: "an object such as {timeout: 15s}" {
         /// Given to the router in place of the route's own time-out; covers the whole answer (default 15s).
         pub timeout: Option<Millis>,
-        /// `inline`: forwarded in the client's own stream (default).
+        /// `detached`: sent through the loopback cluster, so that a client that leaves loses nothing (default where `loopback_cluster` is set). `inline`: forwarded in the client's own stream.
         pub execution: Option<Execution>,
         /// `contained`: the router tries once (default); `{allow: {reason: "…"}}` leaves its retries on.
         pub router_retries: Option<RouterRetries>,
@@ -429,6 +431,8 @@ model! {
     pub enum Execution {
         /// Forwarded in the client's own stream.
         Inline = "inline",
+        /// Sent through the loopback cluster, whether or not the client is still there.
+        Detached = "detached",
     }
 
     /// The router's own retries.

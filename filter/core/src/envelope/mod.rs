@@ -18,7 +18,7 @@ mod recordable;
 
 pub use codec::{Corrupt, decode, encode, result_digest};
 pub use policy::{POLICY_HEADER, PolicyReading, UpstreamPolicy, upstream_policy};
-pub use recordable::recordable;
+pub use recordable::{forwardable, recordable};
 
 use crate::http::Line;
 use std::fmt;

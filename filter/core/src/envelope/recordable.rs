@@ -9,6 +9,7 @@
 use crate::http::{Headers, Line};
 use crate::order;
 use crate::plan::RecordRule;
+use crate::trusted;
 
 /// Fields about this hop only. RFC 9110 §7.6.1 and RFC 9113 §8.2.2, with the historical ones.
 const HOP_BY_HOP: [&[u8]; 9] = [
@@ -40,13 +41,7 @@ const PERSONAL: [&[u8]; 7] = [
 /// as `set-cookie`, never a field of the message or of the filter itself.
 #[must_use]
 pub fn recordable(rule: &RecordRule, headers: &Headers) -> Vec<Line> {
-    // Sorted, since an answer may name hundreds of fields and carry as many.
-    let mut named_in_connection: Vec<Vec<u8>> = headers
-        .all("connection")
-        .flat_map(|line| line.split(|b| *b == b','))
-        .map(|token| token.trim_ascii().to_ascii_lowercase())
-        .collect();
-    order::sort_by(&mut named_in_connection, Ord::cmp);
+    let named_in_connection = named_in_connection(headers);
     let listed = |list: &[String], name: &[u8]| list.iter().any(|n| n.as_bytes() == name);
 
     headers
@@ -60,6 +55,35 @@ pub fn recordable(rule: &RecordRule, headers: &Headers) -> Vec<Line> {
         })
         .cloned()
         .collect()
+}
+
+/// The lines of `headers` that a proxy passes on to the next hop, in order, octet for octet: all but
+/// what speaks of this message on this connection, and what only the filter may say.
+#[must_use]
+pub fn forwardable(headers: &Headers) -> Vec<Line> {
+    let named_in_connection = named_in_connection(headers);
+    let stays = |name: &Vec<u8>| {
+        name.is_empty()
+            || name.starts_with(b":")
+            || name == b"content-length"
+            || HOP_BY_HOP.contains(&name.as_slice())
+            || named_in_connection.binary_search(name).is_ok()
+            || trusted::is_marker(name)
+            || trusted::is_derived(name)
+    };
+    let passes = headers.lines().iter().filter(|(name, _)| !stays(name));
+    passes.cloned().collect()
+}
+
+/// Sorted, since an answer may name hundreds of fields and carry as many.
+fn named_in_connection(headers: &Headers) -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = headers
+        .all("connection")
+        .flat_map(|line| line.split(|b| *b == b','))
+        .map(|token| token.trim_ascii().to_ascii_lowercase())
+        .collect();
+    order::sort_by(&mut names, Ord::cmp);
+    names
 }
 
 /// `idempotency-` also covers `idempotency-key`: an upstream that echoes the key must not bring it
@@ -130,6 +154,30 @@ mod tests {
         ("Link", "<a>"),
         ("link", "<b>"),
     ];
+
+    #[test]
+    fn a_proxy_passes_on_what_is_about_the_answer() {
+        let passed = forwardable(&ANSWER.iter().copied().collect());
+        let names: Vec<_> = passed
+            .iter()
+            .map(|(n, _)| std::str::from_utf8(n).unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "date",
+                "server",
+                "x-envoy-upstream-service-time",
+                "set-cookie",
+                "www-authenticate",
+                "authorization",
+                "proxy-authenticate",
+                "idempotency-key",
+                "link",
+                "link",
+            ]
+        );
+    }
 
     #[test]
     fn only_what_outlives_message_and_client_is_kept() {

@@ -1,5 +1,6 @@
 //! Asking the store, and what its replies mean for an attempt that is not running yet.
 
+use super::detached::router_settings;
 use super::effects::likeness;
 use super::ending::{lapse, wrote_lapse};
 use super::refusal::Refusal;
@@ -105,6 +106,10 @@ impl Exchange {
             Phase::Run(mut run) => {
                 run.on_renewed();
                 self.phase = Phase::Run(run);
+            }
+            Phase::Away(mut run) => {
+                run.on_renewed();
+                self.phase = Phase::Away(run);
             }
             Phase::Record(mut run, recording) => {
                 run.on_renewed();
@@ -314,9 +319,10 @@ impl Exchange {
             attempt.route_index(),
             attempt.tenant_bucket,
         )));
+        let (mut edits, mut derived) = (Vec::new(), Vec::new());
         if attempt.mode == Mode::Enforce {
-            let mut edits = router_edits(rule, &attempt);
-            let derived = trusted::lines(
+            edits = router_edits(rule, &attempt);
+            derived = trusted::lines(
                 &Derived {
                     operation: &attempt.operation,
                     attempt: &self.attempt_id,
@@ -332,13 +338,8 @@ impl Exchange {
                 attempt.headers.path_and_query(),
                 now.wall_ms() / 1000,
             );
-            edits.extend(
-                derived
-                    .into_iter()
-                    .map(|(name, value)| Edit::Set(name, value)),
-            );
-            out.push(Effect::Request(edits));
         }
+        let trip = self.depart(&mut attempt, edits, derived, now, out);
         if result == ClaimResult::Claimed {
             let likeness = likeness(&claim.tenant, &claim.route, &claim.fingerprint);
             out.push(Effect::Suspect(attempt.operation, likeness));
@@ -351,7 +352,12 @@ impl Exchange {
         } else {
             Status::Absent
         };
-        self.phase = Phase::Run(Box::new(Run {
+        let phase = if trip.is_some() {
+            Phase::Away
+        } else {
+            Phase::Run
+        };
+        self.phase = phase(Box::new(Run {
             attempt,
             claim: Box::new(claim),
             generation: record.generation,
@@ -367,6 +373,7 @@ impl Exchange {
                 Status::Pending,
                 "applied",
             )],
+            trip,
         }));
     }
 
@@ -454,7 +461,7 @@ impl Exchange {
                 }
             }
             Phase::Drain(_) => self.stalled(now, out),
-            Phase::Run(run) | Phase::Record(run, _) => run.renew(now, out),
+            Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) => run.renew(now, out),
             _ => {}
         }
     }
@@ -492,13 +499,7 @@ fn router_edits(rule: &crate::plan::Route, attempt: &Attempt) -> Vec<Edit> {
             edits.push(Edit::Remove(name.clone()));
         }
     }
-    if contained {
-        edits.push(Edit::Set(b"x-envoy-max-retries".to_vec(), b"0".to_vec()));
-    }
-    edits.push(Edit::Set(
-        b"x-envoy-upstream-rq-timeout-ms".to_vec(),
-        rule.upstream.timeout_ms.to_string().into_bytes(),
-    ));
+    edits.extend(router_settings(Some(rule)));
     if rule.upstream.identity_encoding {
         edits.push(Edit::Set(b"accept-encoding".to_vec(), b"identity".to_vec()));
     }

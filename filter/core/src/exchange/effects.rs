@@ -1,5 +1,6 @@
 //! What an exchange asks of its host.
 
+use super::detached::Call;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{OperationId, TenantDigest};
 use crate::metrics::{Counter, Histogram};
@@ -16,6 +17,10 @@ pub enum Effect {
     Defer(Op),
     /// The store call that has just failed goes, unchanged, to what is retried.
     Retry,
+    /// Send this from outside of the stream, so that it outlives its client: the answer goes to
+    /// [`super::Exchange::on_detached_answer`], what there is instead to
+    /// [`super::Exchange::on_detached_failure`].
+    Send(Box<Call>),
     /// Change the request's header lines before it goes on.
     Request(Vec<Edit>),
     /// Change the response's header lines before they go on.

@@ -69,7 +69,7 @@ impl Exchange {
     ) {
         let aim = run.aim.take();
         let index = run.attempt.route_index();
-        self.mark_settled(&run, &reply, now, out);
+        self.mark_settled(&mut run, &reply, now, out);
         let (from, to, result) = match &reply {
             Reply::Applied(record) => (Status::Pending, record.state.status(), "applied"),
             Reply::Already(record) => (Status::Pending, record.state.status(), "already"),
@@ -120,19 +120,27 @@ impl Exchange {
             (Mode::Enforce, _) => "executed",
             _ => "observed",
         };
-        out.push(Effect::Show(Field::Outcome, outcome.to_owned()));
         let rule = self.route(run.attempt.route).map_or("", |r| r.id.as_str());
-        out.push(Effect::Show(
-            Field::Audit,
-            audit::render(
-                &run.attempt.operation,
-                rule,
-                &run.attempt.tenant_digest,
-                &self.attempt_id,
-                run.generation,
-                &run.transitions,
-            ),
-        ));
+        let audit = audit::render(
+            &run.attempt.operation,
+            rule,
+            &run.attempt.tenant_digest,
+            &self.attempt_id,
+            run.generation,
+            &run.transitions,
+        );
+        if run.is_alone() {
+            // Its stream's access log line is written (design §9).
+            let level = if to == Status::Unknown {
+                Level::Warn
+            } else {
+                Level::Info
+            };
+            out.push(Effect::Log(level, format!("audit: {audit}")));
+            return;
+        }
+        out.push(Effect::Show(Field::Outcome, outcome.to_owned()));
+        out.push(Effect::Show(Field::Audit, audit));
     }
 
     /// The request turned out to be one that must not go on, although some of it has: the client is told,
@@ -174,7 +182,11 @@ impl Exchange {
                 out.push(run.attempt.op(action));
                 self.phase = Phase::Settle(run, Held::Nothing);
             }
-            Phase::Settle(run, _) => self.phase = Phase::Settle(run, Held::Nothing),
+            Phase::Away(run) => self.leave_behind(run, out),
+            Phase::Settle(mut run, _) => {
+                run.leave_alone();
+                self.phase = Phase::Settle(run, Held::Nothing);
+            }
             Phase::Ask(attempt, step) => {
                 self.give_up_claim(&attempt, &step, out);
                 self.phase = Phase::Done;

@@ -10,7 +10,8 @@
 //!                                     │ existing record                  │ never sent          │
 //!                                     ├─> Ask(body) ─> Replied           └─> Settle(cancel)    └ (hold ends)
 //!                                     ├─> Wait ─ woken ─> Ask(reread)
-//!                                     └─> Drain ─ body ─> Ask(reread)
+//!                                     ├─> Drain ─ body ─> Ask(reread)
+//!                                     └─ claimed, detached ─> Away ─ answer ─> Record ─> Settle ─> reply
 //! ```
 //!
 //! A body that is too large to be held is claimed by its beginning; from then on its octets come to
@@ -27,11 +28,13 @@
 //! | [`answer`] | answering from a record |
 //! | [`response`] | the upstream's answer: class, recording, hold |
 //! | [`failure`] | answers that are not the upstream's: sent or not sent |
+//! | [`detached`] | attempts that outlive their client, and their inner pass |
 //! | [`ending`] | streams that end early; the last write |
 //! | [`upload`] | request bodies that are too large to be held |
 
 mod answer;
 mod claim;
+pub mod detached;
 pub mod effects;
 mod ending;
 pub mod failure;
@@ -44,6 +47,7 @@ mod tests;
 mod understand;
 mod upload;
 
+pub use detached::{Call, CallFailure};
 pub use effects::{Edit, Effect, Field, Level, likeness};
 pub use ending::lapse;
 pub use response::Origin;
@@ -127,6 +131,10 @@ pub struct Exchange {
     /// last write: so they say what is recorded, not what was hoped. Holds the names of the upstream's
     /// own copies, to be removed.
     unmarked: Option<Vec<Vec<u8>>>,
+    /// Whether the attempt may run detached, as far as the route does not say.
+    fitness: detached::Fitness,
+    /// This is the inner pass of a detached attempt: its answer carries a report.
+    inner: bool,
 }
 
 #[derive(Debug, Default)]
@@ -146,6 +154,8 @@ enum Phase {
     Drain(Box<Attempt>),
     /// Forwarded under a claim; nothing has come back.
     Run(Box<Run>),
+    /// Sent outside of the stream under a claim; nothing has come back.
+    Away(Box<Run>),
     /// The upstream's answer is passing and being recorded.
     Record(Box<Run>, Box<Recording>),
     /// The last write is awaited.
@@ -257,6 +267,8 @@ struct Run {
     /// What the write that is under way is for; `None`: a release.
     aim: Option<ending::Aim>,
     transitions: Vec<crate::audit::Transition>,
+    /// Where it was sent outside of the stream.
+    trip: Option<Box<detached::Trip>>,
 }
 
 /// An answer being recorded.
@@ -289,6 +301,8 @@ impl Exchange {
             languages: Vec::new(),
             bypassed: false,
             unmarked: None,
+            fitness: detached::Fitness::default(),
+            inner: false,
         }
     }
 
@@ -298,7 +312,7 @@ impl Exchange {
         matches!(
             self.phase,
             Phase::Gather(_) | Phase::Ask(..) | Phase::Wait(_) | Phase::Drain(_)
-        )
+        ) || self.waits_at_home()
     }
 
     /// Whether the response must be held where it is.
@@ -320,7 +334,9 @@ impl Exchange {
     /// Whether the response's headers are of interest.
     #[must_use]
     pub fn wants_response(&self) -> bool {
-        matches!(self.phase, Phase::Run(_)) || (self.bypassed && matches!(self.phase, Phase::Pass))
+        matches!(self.phase, Phase::Run(_))
+            || self.inner
+            || (self.bypassed && matches!(self.phase, Phase::Pass))
     }
 
     /// How many attempts of this one's operation may wait in one worker.

@@ -8,7 +8,7 @@ use crate::ids::OperationId;
 use crate::key::KeyError;
 use crate::metrics::{Counter, RouteIndex};
 use crate::plan::Mode;
-use crate::reply::{self, Code, Problem};
+use crate::reply::{self, Code, LocalReply, Problem};
 use crate::tenant::TenantError;
 use crate::trusted::{self, Markers};
 use serde_json::Value;
@@ -123,14 +123,26 @@ impl Exchange {
             Field::Outcome,
             refusal.code.as_str().to_owned(),
         ));
-        let status = rule
-            .and_then(|r| r.statuses.get(&refusal.code).copied())
-            .unwrap_or_else(|| refusal.code.default_status());
+        let status = rule.and_then(|r| r.statuses.get(&refusal.code).copied());
+        let reply = self.render(status, attempt, refusal, now);
+        out.push(Effect::Reply(reply));
+        self.phase = Phase::Replied;
+    }
+
+    /// The refusal as the client sees it. `status`: what the route says of the code.
+    pub(super) fn render(
+        &self,
+        status: Option<u16>,
+        attempt: Option<&Attempt>,
+        refusal: Refusal,
+        now: Moment,
+    ) -> LocalReply {
+        let status = status.unwrap_or_else(|| refusal.code.default_status());
         let operation = attempt.map(|a| &a.operation);
         let mut headers = markers(refusal.status, operation);
         headers.extend(attempt.and_then(|a| self.memory_marker(a, now)));
         let languages = self.languages.iter().map(Vec::as_slice).collect::<Vec<_>>();
-        let reply = reply::render(
+        reply::render(
             &Problem {
                 code: refusal.code,
                 status,
@@ -142,9 +154,7 @@ impl Exchange {
                 headers,
             },
             &languages,
-        );
-        out.push(Effect::Reply(reply));
-        self.phase = Phase::Replied;
+        )
     }
 
     /// Which part of the roll-out a request without an operation is in.

@@ -37,6 +37,7 @@ impl Exchange {
             .first("x-request-id")
             .map(attempt_id)
             .unwrap_or_default();
+        self.fitness.whole = end;
         self.languages = headers.all("accept-language").map(<[u8]>::to_vec).collect();
         let metadata = RouteMetadata::read(facts);
         self.route_mode = metadata.mode;
@@ -52,10 +53,7 @@ impl Exchange {
             .and_then(|name| String::from_utf8(name).ok())
             .filter(|name| !name.is_empty());
         if self.signed(&headers, now) {
-            out.push(Effect::Count(Counter::Bypass(Bypass::Signed)));
-            out.push(Effect::Show(Field::Outcome, "signed".to_owned()));
-            self.phase = Phase::Pass;
-            return;
+            return self.pass_signed(&headers, now, out);
         }
         if !self.plays_any_part(&metadata) {
             self.phase = Phase::Pass;

@@ -1,5 +1,6 @@
 //! The upstream's answer: what it means, what is recorded, and when the client may have it.
 
+use super::detached::status_of;
 use super::failure::{self, Sent};
 use super::{Edit, Effect, Exchange, Held, Moment, Phase, Recording, Run};
 use crate::envelope::{self, Envelope, MAX_SEGMENTS, UpstreamPolicy};
@@ -49,6 +50,9 @@ impl Exchange {
         match std::mem::take(&mut self.phase) {
             Phase::Run(run) => self.on_first_answer(run, headers, end, origin, now, out),
             other => {
+                if self.inner {
+                    out.push(Effect::Response(Self::report(headers, origin)));
+                }
                 if self.bypassed && matches!(other, Phase::Pass) {
                     let facts = Markers {
                         status: "bypassed",
@@ -64,7 +68,7 @@ impl Exchange {
         }
     }
 
-    fn on_first_answer(
+    pub(super) fn on_first_answer(
         &mut self,
         run: Box<Run>,
         headers: &Headers,
@@ -76,10 +80,7 @@ impl Exchange {
         let Some(rule) = self.route(run.attempt.route) else {
             return;
         };
-        let status = headers
-            .first_str(":status")
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(0);
+        let status = status_of(headers);
         out.push(Effect::Time(
             Histogram::UpstreamUs,
             now.wall_us.saturating_sub(run.sent_us),
@@ -126,7 +127,7 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        if end || recording.hold {
+        if end || recording.hold || run.trip.is_some() {
             self.part_with_headers(&run, headers, now, out);
         } else {
             self.mark_pending(&run, headers, now, out);
@@ -213,9 +214,10 @@ impl Exchange {
         self.settle(run);
     }
 
-    /// Awaits the reply to the last write, with or without the client.
+    /// Awaits the reply to the last write, with or without the client. A detached attempt's answer is
+    /// in no stream that could be held.
     fn settle(&mut self, run: Box<Run>) {
-        let held = if self.commits_early(&run) {
+        let held = if run.trip.is_some() || self.commits_early(&run) {
             Held::Nothing
         } else {
             Held::Response
@@ -223,9 +225,12 @@ impl Exchange {
         self.phase = Phase::Settle(run, held);
     }
 
+    /// A detached attempt's client gets the answer once it is recorded, whatever the route says.
     fn commits_early(&self, run: &Run) -> bool {
-        self.route(run.attempt.route)
-            .is_some_and(|r| r.commit == Commit::Async)
+        run.trip.is_none()
+            && self
+                .route(run.attempt.route)
+                .is_some_and(|r| r.commit == Commit::Async)
     }
 
     /// What a recorded answer makes of the operation.
@@ -244,7 +249,7 @@ impl Exchange {
     }
 
     /// Nothing was done: the operation may be tried again.
-    fn release(
+    pub(super) fn release(
         &mut self,
         mut run: Box<Run>,
         headers: &Headers,
@@ -260,7 +265,7 @@ impl Exchange {
     }
 
     /// Nobody knows: the client gets what there is, and the truth in a header.
-    fn unknown(
+    pub(super) fn unknown(
         &mut self,
         mut run: Box<Run>,
         headers: &Headers,
@@ -308,7 +313,7 @@ impl Exchange {
     /// Markers that say what is recorded.
     pub(super) fn mark_settled(
         &mut self,
-        run: &Run,
+        run: &mut Run,
         reply: &Reply,
         now: Moment,
         out: &mut Vec<Effect>,
@@ -337,6 +342,9 @@ impl Exchange {
         };
         let mut lines = trusted::markers(&facts);
         lines.extend(self.memory_marker(&run.attempt, now));
+        if run.trip.is_some() {
+            return self.bring_home(run, reply, lines, now, out);
+        }
         out.push(Effect::Response(mark(copies, lines)));
     }
 }
@@ -353,7 +361,8 @@ fn mark(copies: Vec<Vec<u8>>, lines: Vec<Line>) -> Vec<Edit> {
 fn present_markers(headers: &Headers) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for (name, _) in headers.lines() {
-        if trusted::is_marker(name) && !names.contains(name) {
+        let ours = trusted::is_marker(name) || trusted::is_derived(name);
+        if ours && !names.contains(name) {
             names.push(name.clone());
         }
     }

@@ -210,6 +210,7 @@ impl Exchange {
         out: &mut Vec<Effect>,
     ) {
         let chosen = gather.route;
+        self.fitness.whole = end;
         let rule = chosen.and_then(|c| self.route(c.index));
         let most = rule.and_then(|r| r.fingerprint.max_body);
         if let Some(limit) = most.filter(|most| body.len() as u64 > *most) {

@@ -10,14 +10,17 @@
 //! | `reserved` | names that only the filter may use; the router's knobs that could cause a second send |
 //! | `derived` | `x-idempo-operation` and its siblings |
 //! | `signature` | `x-idempo-signature`: the signed string, signing, verifying, rotation |
+//! | `inner` | what the outer and the inner pass of a detached attempt tell each other |
 //! | `markers` | `Idempotent-Replayed`, `Idempotency-*` on answers |
 
 mod derived;
+mod inner;
 mod markers;
 mod reserved;
 mod signature;
 
 pub use derived::{ATTEMPT_MAX, Derived, bounded_attempt, key_hash, lines};
+pub use inner::{DETACHED_HEADER, INNER_HEADER, Inner, PROBE, PROBE_PATH, names_route};
 pub use markers::{MARKERS, Markers, STORE, is_marker, markers};
 pub use reserved::{
     is_derived, is_reserved_request_header, is_router_control, is_router_retry_control,

@@ -209,6 +209,12 @@ fn top(old: &Plan, new: &Plan, out: &mut Changes) {
         "signing",
         "the upstream must know the new secret before it signs; records are not signed",
     );
+    out.if_differs(
+        (&old.loopback_cluster, &new.loopback_cluster),
+        Kind::Harmless,
+        "loopback_cluster",
+        "new attempts are sent another way; what runs and what is recorded stays",
+    );
 }
 
 /// Another default is no break for a route that looks its old identity up.

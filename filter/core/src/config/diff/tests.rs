@@ -43,6 +43,20 @@ fn nothing_changed() {
 }
 
 #[test]
+fn how_attempts_are_sent_on_changes_nothing_that_is_recorded() {
+    let mut old = base();
+    old["signing"] = json!({"active": {"env": "IDEMPO_A"}});
+    let changes = between(old, |v| v["loopback_cluster"] = json!("self"));
+    let expected = [
+        "loopback_cluster",
+        "routes[charges].upstream",
+        "routes[orders].upstream",
+    ];
+    let expected: Vec<_> = expected.map(|p| (p.to_owned(), Kind::Harmless)).into();
+    assert_eq!(changes, expected);
+}
+
+#[test]
 fn what_changes_identity() {
     for (path, pointer, value) in [
         ("namespace", "/namespace", json!("n")),

@@ -150,6 +150,37 @@ fn the_text_shown_to_those_who_wrote_nothing_is_the_minimal_configuration() {
 }
 
 #[test]
+fn attempts_are_detached_where_there_is_a_loopback_and_no_route_says_otherwise() {
+    let config = |top: Option<&str>, defaults: Option<&str>, own: Option<&str>| {
+        let mut config = minimal();
+        config["signing"] = json!({"active": {"env": "IDEMPO_A"}});
+        if let Some(cluster) = top {
+            config["loopback_cluster"] = json!(cluster);
+        }
+        if let Some(word) = defaults {
+            config["defaults"] = json!({"upstream": {"execution": word}});
+        }
+        if let Some(word) = own {
+            config["routes"][0]["upstream"] = json!({"execution": word});
+        }
+        parse_value(config).map(|plan| (plan.loopback_cluster, plan.routes[0].upstream.execution))
+    };
+    let named = Some("self".to_owned());
+    for (defaults, own, execution) in [
+        (None, None, Execution::Detached),
+        (None, Some("inline"), Execution::Inline),
+        (Some("inline"), None, Execution::Inline),
+        (Some("inline"), Some("detached"), Execution::Detached),
+    ] {
+        let seen = config(Some("self"), defaults, own).unwrap();
+        assert_eq!(seen, (named.clone(), execution), "{defaults:?} {own:?}");
+    }
+    assert_eq!(config(None, None, None).unwrap(), (None, Execution::Inline));
+    assert!(config(None, Some("detached"), None).is_err());
+    assert!(config(None, Some("detached"), Some("inline")).is_ok());
+}
+
+#[test]
 fn everything_at_once() {
     let config = json!({
         "namespace": "payments",

@@ -100,12 +100,17 @@ pub(super) fn all() -> Vec<(Value, &'static str, &'static str)> {
         (
             with("/loopback_cluster", json!("self")),
             "loopback_cluster",
-            "not available in this version",
+            "needs signing",
+        ),
+        (
+            with("/loopback_cluster", json!("")),
+            "loopback_cluster",
+            "is empty",
         ),
         (
             r("/upstream/execution", json!("detached")),
             "routes[0].upstream.execution",
-            "not available in this version",
+            "none is named",
         ),
         (
             r("/unknown", json!("probe")),

@@ -6,7 +6,8 @@ use crate::config::error::{Report, index, join, quote};
 use crate::config::model::{Config, Parts};
 use crate::config::size;
 use crate::plan::{
-    BodyMode, Class, InFlightAction, KeyCase, KeyFormat, KeyTime, Plan, Route, Source, Store,
+    BodyMode, Class, Execution, InFlightAction, KeyCase, KeyFormat, KeyTime, Plan, Route, Source,
+    Store,
 };
 
 pub(super) fn check(plan: &Plan, config: &Config, report: &mut Report) {
@@ -26,6 +27,13 @@ pub(super) fn check(plan: &Plan, config: &Config, report: &mut Report) {
         }
         let own = [Some(model.parts()), defaults];
         windows(&at, route, report);
+        if route.upstream.execution == Execution::Detached && plan.loopback_cluster.is_none() {
+            report.push(
+                format!("{at}.upstream.execution"),
+                "detached execution goes through a loopback cluster, and none is named",
+                "write loopback_cluster: NAME at the top, or execution: inline",
+            );
+        }
         fingerprint(&at, route, report);
         key(&at, route, &own, report);
         if tenant {

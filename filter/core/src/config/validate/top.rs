@@ -39,6 +39,23 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     if let Some(s) = &config.signing {
         signing(s, report);
     }
+    if let Some(cluster) = &config.loopback_cluster {
+        take(
+            report,
+            "loopback_cluster".into(),
+            names::visible(cluster, 256),
+        );
+        if !report.has_error_within("loopback_cluster")
+            && config.signing.is_none()
+            && !report.has_unread_within("signing")
+        {
+            report.push(
+                "loopback_cluster",
+                "needs signing: without a signature a request that comes back through the loopback cannot be told from a forged one",
+                "write signing: {active: {env: IDEMPO_SIGNING_SECRET}}, make the secret with openssl rand -hex 32, and name the variable in vm_config.environment_variables.host_env_keys",
+            );
+        }
+    }
     if let Some(t) = &config.tenant {
         tenant(t, report);
     }

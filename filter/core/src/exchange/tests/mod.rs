@@ -1,6 +1,7 @@
 //! Exchanges against a store that is a map with the contract, and an upstream that counts.
 
 mod answers;
+mod detached;
 mod identity;
 mod modes;
 mod owners;
@@ -118,6 +119,7 @@ struct World {
     now: u64,
     counter: u64,
     broken: bool,
+    loopback: bool,
     facts: Known,
     counted: Vec<Counter>,
     deferred: Vec<Op>,
@@ -133,6 +135,9 @@ struct Client {
     response: Vec<Edit>,
     reply: Option<LocalReply>,
     waits: bool,
+    call: Option<Call>,
+    shown: Vec<(Field, String)>,
+    logged: Vec<String>,
 }
 
 impl Client {
@@ -188,6 +193,7 @@ impl World {
             now: 1_700_000_100_000,
             counter: 0,
             broken: false,
+            loopback: false,
             facts: Known::default(),
             counted: vec![],
             deferred: vec![],
@@ -230,7 +236,8 @@ impl World {
             Change::Keep => {}
             Change::Delete => drop(self.records.remove(&op.operation)),
             Change::Put(record) => {
-                if let Action::Transition(t) = &op.action
+                if matches!(reply, Reply::Applied(_))
+                    && let Action::Transition(t) = &op.action
                     && let Target::Completed {
                         blob: Some(blob), ..
                     }
@@ -253,12 +260,17 @@ impl World {
             vm: [7; 16],
             counter: self.counter,
         };
+        let mut exchange = Exchange::new(self.policy.clone(), seed);
+        exchange.set_loopback(self.loopback);
         Client {
-            exchange: Exchange::new(self.policy.clone(), seed),
+            exchange,
             request: vec![],
             response: vec![],
             reply: None,
             waits: false,
+            call: None,
+            shown: vec![],
+            logged: vec![],
         }
     }
 
@@ -288,7 +300,13 @@ impl World {
                 Effect::Wake(operation) => self.woken.push(operation),
                 Effect::NoteUnknown(operation, likeness) => self.noted.push((operation, likeness)),
                 Effect::Suspect(_, likeness) => self.suspected.push(likeness),
-                Effect::Retry | Effect::Time(..) | Effect::Show(..) | Effect::Log(..) => {}
+                Effect::Send(call) => {
+                    assert!(client.call.is_none(), "two calls of one attempt");
+                    client.call = Some(*call);
+                }
+                Effect::Show(field, value) => client.shown.push((field, value)),
+                Effect::Log(_, line) => client.logged.push(line),
+                Effect::Retry | Effect::Time(..) => {}
             }
             queue.extend(more);
         }
