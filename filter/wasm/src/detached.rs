@@ -98,21 +98,39 @@ impl Loopback {
     }
 
     /// Sends an attempt's request. `false`: the host takes no such call, nothing was sent.
-    pub(crate) fn send(&self, call: &Call, stream: Rc<RefCell<Stream>>) -> bool {
-        let sent = self.call(&call.headers, &call.body, call.timeout_ms);
-        match sent {
+    pub(crate) fn send(
+        &self,
+        call: &Call,
+        stream: Rc<RefCell<Stream>>,
+        metrics: &Metrics,
+        now: Moment,
+    ) -> bool {
+        match self.call(&call.headers, &call.body, call.timeout_ms) {
             Ok(token) => {
                 self.calls.borrow_mut().insert(token, stream);
                 true
             }
             Err(status) => {
-                host::log(
-                    Level::Warn,
-                    &format!("the loopback takes no call (status {status}): running inline"),
-                );
+                let why = format!("the loopback takes no call (status {status})");
+                self.shut(&why, metrics, now);
                 false
             }
         }
+    }
+
+    /// Nobody else goes this way until a probe was answered.
+    fn shut(&self, why: &str, metrics: &Metrics, now: Moment) {
+        host::log(
+            Level::Warn,
+            &format!("{why}: running inline until it answers again"),
+        );
+        self.ready.set(false);
+        metrics.gauge(Gauge::LoopbackReady, 0);
+        let probe = self.probe.get();
+        self.probe.set(Probe {
+            due: now.store_ms,
+            ..probe
+        });
     }
 
     fn call(&self, lines: &[Line], body: &[u8], timeout_ms: u64) -> Result<u32, u32> {
@@ -130,18 +148,8 @@ impl Loopback {
     pub(crate) fn learn(&self, answer: Option<&Headers>, metrics: &Metrics, now: Moment) {
         // An answer that no inner pass has seen is Envoy's own: nobody else is to meet it.
         if self.ready.get() && answer.is_some_and(|headers| !headers.has(INNER_HEADER)) {
-            host::log(
-                Level::Warn,
-                "an answer did not come through the loopback listener: running inline until it \
-                 answers again",
-            );
-            self.ready.set(false);
-            metrics.gauge(Gauge::LoopbackReady, 0);
-            let probe = self.probe.get();
-            self.probe.set(Probe {
-                due: now.store_ms,
-                ..probe
-            });
+            let why = "an answer did not come through the loopback listener";
+            self.shut(why, metrics, now);
         }
     }
 

@@ -208,7 +208,7 @@ impl Stream {
                     let sent = plugin
                         .loopback()
                         .zip(self.own.upgrade())
-                        .is_some_and(|(loopback, own)| loopback.send(&call, own));
+                        .is_some_and(|(l, own)| l.send(&call, own, plugin.metrics(), now));
                     // The call was made in the root's name.
                     host::enter(self.id);
                     if !sent {

@@ -28,7 +28,8 @@
 //! | [`answer`] | answering from a record |
 //! | [`response`] | the upstream's answer: class, recording, hold |
 //! | [`failure`] | answers that are not the upstream's: sent or not sent |
-//! | [`detached`] | attempts that outlive their client, and their inner pass |
+//! | [`detached`] | attempts that outlive their client |
+//! | [`inner`] | their inner pass |
 //! | [`ending`] | streams that end early; the last write |
 //! | [`upload`] | request bodies that are too large to be held |
 
@@ -38,6 +39,7 @@ pub mod detached;
 pub mod effects;
 mod ending;
 pub mod failure;
+mod inner;
 mod metadata;
 mod refusal;
 mod request;
