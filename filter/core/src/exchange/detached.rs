@@ -30,9 +30,6 @@ use crate::trusted::{self, Inner};
 use serde_json::json;
 use std::fmt;
 
-/// The largest request body that is sent this way, octets: it is copied out of the host and back.
-const BODY_MAX: usize = 64 << 10;
-
 /// Header lines, and octets of them. Envoy takes 100 and 60 KiB by default.
 const LINES_MAX: usize = 80;
 const OCTETS_MAX: usize = 48 << 10;
@@ -135,7 +132,8 @@ impl Exchange {
             && fit.whole
             && !fit.trailers
             && attempt.upload.is_none()
-            && attempt.body.len() <= BODY_MAX
+            // What is larger is copied out of the host and back.
+            && attempt.body.len() as u64 <= rule.claim_after
             && fits(&attempt.headers)
             && !streams
     }
