@@ -249,7 +249,7 @@ async fn metrics_have_the_shipped_names_and_clean_labels() {
         })
         .collect();
     for sample in &got {
-        if sample.name.starts_with("envoy_wasm_") {
+        if sample.name.starts_with("envoy_") {
             continue;
         }
         let base = ["_bucket", "_sum", "_count"]
