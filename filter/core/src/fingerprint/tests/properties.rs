@@ -92,4 +92,63 @@ proptest! {
             prop_assert_eq!(read(&a, "+"), read(&b, "+"));
         }
     }
+
+    #[test]
+    fn a_streamed_body_has_the_fingerprint_of_the_same_body_held(
+        body in prop::collection::vec(any::<u8>(), 1..4000),
+        cuts in prop::collection::vec(1usize..700, 1..40),
+        sha in any::<bool>(),
+    ) {
+        let case = case("application/octet-stream", body.clone()).rule(|r| {
+            if sha {
+                r.digest = DigestAlgorithm::Sha256;
+            }
+        });
+        let mut streamed = case.with(|r| Streamed::new(&case.rule, r));
+        let mut rest = body.as_slice();
+        for cut in cuts {
+            let (piece, more) = rest.split_at(cut.min(rest.len()));
+            streamed.update(piece);
+            rest = more;
+        }
+        streamed.update(rest);
+        prop_assert_eq!(streamed.length(), body.len() as u64);
+        prop_assert_eq!(Ok(streamed.finish()), case.fingerprint());
+    }
+
+    #[test]
+    fn beginnings_are_the_same_exactly_where_their_octets_and_lengths_are(
+        a in prop::collection::vec(0u8..3, 8..12),
+        b in prop::collection::vec(0u8..3, 8..12),
+        octets in 4usize..8,
+        told in any::<[bool; 2]>(),
+    ) {
+        let head = |body: &[u8], told: bool| {
+            let beginning = case("", &body[..octets]);
+            let declared = told.then_some(body.len() as u64);
+            beginning.with(|r| head_of(&beginning.rule, r, declared))
+        };
+        let (first, second) = (head(&a, told[0]), head(&b, told[1]));
+        let lengths_differ = told == [true, true] && a.len() != b.len();
+        let expected = if a[..octets] == b[..octets] && !lengths_differ {
+            Comparison::Same
+        } else {
+            Comparison::Different
+        };
+        prop_assert_eq!(first.compare(&second), expected);
+        // Against a whole body it never says more than it knows.
+        let whole = case("", b.clone()).fingerprint().unwrap();
+        let expected = if told[0] && a.len() != b.len() {
+            Comparison::Different
+        } else {
+            Comparison::NeedsBody
+        };
+        prop_assert_eq!(whole.compare(&first), expected);
+        // As the stored one was made, from the whole: the same question, answered.
+        let rule = FingerprintRule::default();
+        let again = case("", b.clone());
+        let like = again.with(|r| head_like(&first, &rule, r, Some(b.len() as u64))).unwrap();
+        let same = a[..octets] == b[..octets] && (!told[0] || a.len() == b.len());
+        prop_assert_eq!(first.compare(&like) == Comparison::Same, same);
+    }
 }
