@@ -5,9 +5,11 @@
 //! a pair alternates (AB, BA, AB …), so that a drift of the machine favours neither.
 
 use crate::{
+    large::{Uploads, Waits},
     load::Until,
     machine::Machine,
-    rig::{Rig, Slice, Variant},
+    rig::{Rig, Slice},
+    variant::Variant,
 };
 use std::{fmt::Write as _, time::Duration};
 
@@ -28,9 +30,10 @@ const fn row(subject: Variant, yardstick: Variant, goal: Option<f64>) -> Compari
     }
 }
 
-const ROWS: [Comparison; 8] = [
+const ROWS: [Comparison; 9] = [
     row(Variant::Replay, Variant::NoopDirect, Some(0.85)),
     row(Variant::First, Variant::Plain, Some(0.75)),
+    row(Variant::FirstDetached, Variant::Plain, Some(0.33)),
     row(Variant::ReplayFull, Variant::NoopDirect, Some(0.85)),
     row(Variant::FirstFull, Variant::Plain, Some(0.75)),
     row(Variant::ReplayBody, Variant::NoopDirect, None),
@@ -164,7 +167,14 @@ pub(crate) async fn run(rig: &Rig, effort: &Effort) -> Result<(Vec<Row>, f64), S
 const MODULE_GOAL: u64 = 700 << 10;
 
 /// The report.
-pub(crate) fn report(rows: &[Row], idle: f64, machine: &Machine, effort: &Effort) -> String {
+pub(crate) fn report(
+    rows: &[Row],
+    uploads: &Uploads,
+    waits: &[Waits],
+    idle: f64,
+    machine: &Machine,
+    effort: &Effort,
+) -> String {
     let mut text = String::from(
         "# Throughput, compared\n\n\
          Written by `make bench`. Each ratio is requests per second of the first variant over those of the\n\
@@ -196,6 +206,10 @@ pub(crate) fn report(rows: &[Row], idle: f64, machine: &Machine, effort: &Effort
             100.0 * row.middle(|(s, _)| s.busy),
             100.0 * row.middle(|(_, y)| y.busy),
         );
+    }
+    text.push_str(&uploads.report());
+    for waits in waits {
+        text.push_str(&waits.report());
     }
     let size = machine.module_bytes;
     let kib = size.div_ceil(1 << 10);
@@ -238,7 +252,7 @@ pub(crate) fn report(rows: &[Row], idle: f64, machine: &Machine, effort: &Effort
 | idempo | {git} |
 | effort | {rounds} pairs of {seconds} s where there is a goal, {context_rounds} elsewhere; {connections} connections, closed loop |
 | cores | {pinned} |
-| without load | Envoy takes {idle:.1} % of a core: ticks and sweeps of four tables, in every slice of every variant |
+| without load | Envoy takes {idle:.1} % of a core: ticks and sweeps of five tables, in every slice of every variant |
 
 ## What the rows mean
 
@@ -251,6 +265,9 @@ none for replays and direct responses. The first wrong answer ends the run.
 - **first attempts**: every key is new (a random UUID); idempo claims, signs nothing, forwards inline,
   records. Budgets are the defaults; operations are replayed for 2 s and remembered for 2 s more, so that
   the table holds what some seconds bring.
+- **first attempts, detached**: the same, sent by the filter's root through an internal listener of the same Envoy
+  (signed, two passes of the filter), so that a client that leaves costs nothing. The goal is what such a call
+  reached without a filter.
 - **replay**: recorded answers of 1 KiB, {keys} keys in turns.
 - **requests with a body**: the same with {body} octets of JSON to be fingerprinted; the yardstick has none.
 - **table 40 % full**: the same beside {filling} operations of 1 KiB that last for 48 h (by default so
@@ -258,7 +275,10 @@ none for replays and direct responses. The first wrong answer ends the run.
   writes, so the fill of buckets is what costs.
 - **access log**: with the shipped log format, filter state included, written to `/dev/null`; the
   yardstick has no log.
-- **no-op filter**: made with the same SDK and settings, entered for the same callbacks, does nothing.
+- **no-op filter**: made with the SDK and the same settings, entered for the same callbacks, does nothing.
+- **uploads**: {uploads_at_once} at a time, octets that are claimed by their beginning, hashed while they pass and never kept.
+- **latency**: closed loop on a busy Envoy, medians over all rounds. The `shared_data` store answers at once, so
+  `commit: async` has nothing to save here; with a remote store it saves one round trip.
 - **plain proxying** and **direct response**: no module.
 - **by Envoy's CPU time**: the same ratio from the nanoseconds that Envoy's threads ran per request.
   Other load on the machine moves it less.
@@ -268,7 +288,8 @@ none for replays and direct responses. The first wrong answer ends the run.
         idle = 100.0 * idle,
         seconds = slice.as_secs_f64(),
         body = crate::load::BODY.len(),
-        keys = crate::rig::REPLAYED_KEYS,
+        keys = crate::variant::REPLAYED_KEYS,
+        uploads_at_once = crate::large::UPLOADS_AT_ONCE,
     );
     text
 }

@@ -40,8 +40,13 @@ pub(crate) struct Template {
 impl Template {
     /// `POST path` with that JSON.
     pub(crate) fn post(path: &str, body: &str) -> Self {
+        Self::of(path, "application/json", body)
+    }
+
+    /// `POST path` with that body.
+    pub(crate) fn of(path: &str, media_type: &str, body: &str) -> Self {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: bench.test\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: bench.test\r\ncontent-type: {media_type}\r\n\
              content-length: {}\r\nidempotency-key: ",
             body.len()
         );
@@ -267,6 +272,8 @@ pub(crate) struct Tally {
     pub(crate) answered: u64,
     pub(crate) reconnects: u64,
     pub(crate) seconds: f64,
+    /// How long each took, microseconds, in no order.
+    pub(crate) latencies_us: Vec<u32>,
 }
 
 impl Tally {
@@ -300,6 +307,7 @@ impl Load {
             let one = done.map_err(|e| e.to_string())??;
             tally.answered += one.answered;
             tally.reconnects += one.reconnects;
+            tally.latencies_us.extend(one.latencies_us);
         }
         tally.seconds = start.elapsed().as_secs_f64();
         Ok(tally)
@@ -313,7 +321,7 @@ impl Load {
         until: Until,
     ) -> Result<Tally, String> {
         let mut rng = rng();
-        let mut answered = 0;
+        let mut latencies_us = Vec::new();
         loop {
             if let Until::Elapsed(limit) = until
                 && start.elapsed() >= limit
@@ -334,14 +342,17 @@ impl Load {
                     None => break,
                 },
             };
+            let since = Instant::now();
             let answer = connection.exchange(self.template.with_key(&key)).await?;
             self.expect.check(&answer)?;
-            answered += 1;
+            let took = since.elapsed().as_micros();
+            latencies_us.push(u32::try_from(took).unwrap_or(u32::MAX));
         }
         Ok(Tally {
-            answered,
+            answered: latencies_us.len() as u64,
             reconnects: connection.reconnects,
             seconds: 0.0,
+            latencies_us,
         })
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`variant`] | what is compared: listeners and filters |
 //! | [`rig`] | one Envoy with a listener per variant |
 //! | [`load`] | the load generator |
 //! | [`compare`] | pairs of variants, in turns; the table |
+//! | [`large`] | uploads of a mebibyte; latencies |
 //! | [`churn`] | many short-lived operations through a small table |
 //! | [`micro`] | the core natively; host calls counted |
 //! | [`profile`] | where Envoy's time goes |
@@ -16,11 +18,13 @@
 mod chart;
 mod churn;
 mod compare;
+mod large;
 mod load;
 mod machine;
 mod micro;
 mod profile;
 mod rig;
+mod variant;
 
 use clap::{Args, Parser, Subcommand};
 use machine::{Machine, write_report};
@@ -137,10 +141,15 @@ async fn run(cli: Cli) -> Result<(), String> {
             let rig = Rig::start(effort.connections).await?;
             let machine = Machine::look(rig::envoy_version(&rig.envoy).await);
             let (rows, idle) = compare::run(&rig, &effort).await?;
+            let uploads = large::uploads(&rig, &effort).await?;
+            let waits = [
+                large::waits(&rig, &effort, 1).await?,
+                large::waits(&rig, &effort, effort.connections).await?,
+            ];
             if rig.envoy.vm_traps() > 0 {
                 return Err("a VM has trapped".into());
             }
-            let report = compare::report(&rows, idle, &machine, &effort);
+            let report = compare::report(&rows, &uploads, &waits, idle, &machine, &effort);
             println!("\n{report}");
             write_report(&out, "latest.md", &report)?;
             chart::ratios(&rows, &out.join("latest.svg"))

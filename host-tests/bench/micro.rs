@@ -7,7 +7,7 @@
 
 use crate::{
     load::{BODY, Key, rng},
-    rig,
+    variant,
 };
 use idempo_core::{
     config,
@@ -71,7 +71,7 @@ impl Facts for NoFacts<'_> {
 
 impl Worker {
     fn new() -> Result<Self, String> {
-        let text = rig::idempo().to_string();
+        let text = variant::idempo().to_string();
         let plan = config::parse(text.as_bytes()).map_err(|e| e.to_string())?;
         let Store::SharedData(store) = &plan.store;
         let mut table = Table::new(store);
@@ -201,7 +201,7 @@ impl Worker {
     }
 
     fn answer(&mut self, exchange: &mut Exchange) {
-        let body = [b'x'; rig::ANSWER];
+        let body = [b'x'; variant::ANSWER];
         let headers: Headers = [
             (":status", "201"),
             ("content-type", "application/json"),
@@ -296,7 +296,7 @@ pub(crate) fn two_fifths_of_the_table() -> Result<usize, String> {
     let mut worker = Worker::new()?;
     let before = worker.record_octets();
     for key in keys(SAMPLE) {
-        worker.request(rig::KEPT, &key);
+        worker.request(variant::KEPT, &key);
     }
     let each = (worker.record_octets() - before) / SAMPLE as u64;
     let filling = SharedDataStore::default().records_bytes / 5 * 2 / each.max(1);
@@ -310,14 +310,14 @@ pub(crate) fn run(count: usize) -> Result<String, String> {
     for (fill, filling) in [("table nearly empty", 0), ("table 40 % full", filling)] {
         let mut worker = Worker::new()?;
         for key in keys(filling) {
-            worker.request(rig::KEPT, &key);
+            worker.request(variant::KEPT, &key);
         }
         // In slices that stay small beside the table, so that its fill is what it says.
         let keys = keys(count.min(5_000));
         let first = format!("first attempt, {fill}");
-        all.push(measure(&mut worker, &first, rig::KEPT, &keys, false)?);
+        all.push(measure(&mut worker, &first, variant::KEPT, &keys, false)?);
         let replay = format!("replay of 1 KiB, {fill}");
-        all.push(measure(&mut worker, &replay, rig::KEPT, &keys, true)?);
+        all.push(measure(&mut worker, &replay, variant::KEPT, &keys, true)?);
     }
     Ok(render(&all, filling))
 }
@@ -391,12 +391,12 @@ mod tests {
     fn first_attempts_run_and_replays_do_not() {
         let mut worker = Worker::new().unwrap();
         let keys = keys(50);
-        let first = measure(&mut worker, "first", rig::KEPT, &keys, false).unwrap();
-        let replay = measure(&mut worker, "replay", rig::KEPT, &keys, true).unwrap();
+        let first = measure(&mut worker, "first", variant::KEPT, &keys, false).unwrap();
+        let replay = measure(&mut worker, "replay", variant::KEPT, &keys, true).unwrap();
         assert!(first.calls.shared.sets >= 2 * 50, "{:?}", first.calls);
         assert_eq!(replay.calls.shared.sets, 0);
         assert_eq!(replay.calls.replies, 50);
         // What was forwarded once must be an error where it is taken for a replay.
-        assert!(measure(&mut worker, "x", rig::KEPT, &keys, false).is_err());
+        assert!(measure(&mut worker, "x", variant::KEPT, &keys, false).is_err());
     }
 }

@@ -5,10 +5,7 @@
 //! stripped: what host calls cost is what Envoy takes beyond the yardstick.
 //! For the module's own functions profile the core natively: see `docs/bench/README.md`.
 
-use crate::{
-    load::Until,
-    rig::{Rig, Variant},
-};
+use crate::{load::Until, rig::Rig, variant::Variant};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fmt::Write as _, path::Path, process::Stdio, time::Duration};
 use tokio::process::{Child, Command};

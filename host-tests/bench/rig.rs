@@ -5,280 +5,21 @@
 //! table, of its own.
 
 use crate::{
-    load::{BODY, Expect, Key, Keys, Load, Tally, Template, Until},
+    load::{Expect, Key, Keys, Load, Tally, Template, Until},
     machine,
+    variant::{self, ANSWER, REPLAYED_KEYS, Variant, inner_listener, listener},
 };
 use host_tests::{
     envoy::{Envoy, config},
     upstream::{Instruction, Upstream},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Octets of the answer that is replayed and of the direct response.
-pub(crate) const ANSWER: usize = 1024;
-
-/// Keys that replays go through, so that they meet more than one bucket.
-pub(crate) const REPLAYED_KEYS: usize = 512;
-
-/// What one listener does with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Variant {
-    /// Answers by itself, no module.
-    Direct,
-    /// Answers by itself behind the filter that does nothing.
-    NoopDirect,
-    /// Proxies, no module.
-    Plain,
-    /// Proxies behind the filter that does nothing.
-    NoopProxy,
-    /// idempo, every key new, in a table that holds a few seconds' operations.
-    First,
-    /// The same with an access log that shows filter state.
-    FirstLogged,
-    /// The same in a table that is 40 % full of operations that last.
-    FirstFull,
-    /// idempo replays from a table that holds little else.
-    Replay,
-    /// The same for requests with a body.
-    ReplayBody,
-    /// idempo replays from the table that is 40 % full.
-    ReplayFull,
-}
-
-/// A filter in front of the router.
-enum Filter<'a> {
-    None,
-    Noop,
-    Idempo(&'a str),
-}
-
-impl Variant {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Direct,
-        Self::NoopDirect,
-        Self::Plain,
-        Self::NoopProxy,
-        Self::First,
-        Self::FirstLogged,
-        Self::FirstFull,
-        Self::Replay,
-        Self::ReplayBody,
-        Self::ReplayFull,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::NoopDirect => "noop-direct",
-            // The harness asks for a listener of that name.
-            Self::Plain => config::LISTENER,
-            Self::NoopProxy => "noop-proxy",
-            Self::First => "first",
-            Self::FirstLogged => "first-logged",
-            Self::FirstFull => "first-full",
-            Self::Replay => "replay",
-            Self::ReplayBody => "replay-body",
-            Self::ReplayFull => "replay-full",
-        }
-    }
-
-    /// How the reports call it.
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Direct => "direct response",
-            Self::NoopDirect => "no-op filter + direct response",
-            Self::Plain => "plain proxying",
-            Self::NoopProxy => "no-op filter + proxying",
-            Self::First => "first attempts",
-            Self::FirstLogged => "first attempts, access log",
-            Self::FirstFull => "first attempts, table 40 % full",
-            Self::Replay => "replay",
-            Self::ReplayBody => "replay, requests with a body",
-            Self::ReplayFull => "replay, table 40 % full",
-        }
-    }
-
-    const fn filter(self) -> Filter<'static> {
-        match self {
-            Self::Direct | Self::Plain => Filter::None,
-            Self::NoopDirect | Self::NoopProxy => Filter::Noop,
-            Self::First => Filter::Idempo("first"),
-            Self::FirstLogged => Filter::Idempo("first-logged"),
-            Self::Replay | Self::ReplayBody => Filter::Idempo("replay"),
-            Self::FirstFull | Self::ReplayFull => Filter::Idempo("full"),
-        }
-    }
-
-    const fn is_direct(self) -> bool {
-        matches!(self, Self::Direct | Self::NoopDirect)
-    }
-
-    pub(crate) const fn is_replay(self) -> bool {
-        matches!(self, Self::Replay | Self::ReplayBody | Self::ReplayFull)
-    }
-
-    /// Whether each request has an effect.
-    pub(crate) const fn acts(self) -> bool {
-        !self.is_direct() && !self.is_replay()
-    }
-
-    /// What is sent. A direct response comes before the request's body, whereupon Envoy closes an
-    /// HTTP/1.1 connection: that would measure connecting. So the yardstick gets no body, and what is
-    /// compared with it none either.
-    const fn body(self) -> &'static str {
-        match self {
-            Self::Direct | Self::NoopDirect | Self::Replay | Self::ReplayFull => "",
-            _ => BODY,
-        }
-    }
-
-    /// The rule of idempo's that applies.
-    const fn path(self) -> &'static str {
-        if self.is_replay() { KEPT } else { PASSING }
-    }
-}
-
-/// The rule whose operations are over after a few seconds.
-const PASSING: &str = "/v1/charges";
-/// The rule with the default windows.
-pub(crate) const KEPT: &str = "/v1/orders";
-
-/// The default budgets. Of the two rules one keeps its operations for the default windows, the other
-/// for 2 s and 2 s as tombstones, so that a table under load holds what a few seconds bring and the
-/// benchmark can go on for as long as it likes.
-pub(crate) fn idempo() -> Value {
-    json!({
-        "namespace": "bench",
-        "store": {"shared_data": {}},
-        "routes": [
-            {
-                "id": "charges",
-                "match": {"methods": ["POST"], "path": {"prefix": PASSING}},
-                "lease": "1s",
-                "accepted_deadline": "1s",
-                "replay": {"ttl": "2s", "tombstone_ttl": "2s"},
-            },
-            {"id": "orders", "match": {"methods": ["POST"], "path": {"prefix": KEPT}}},
-        ],
-    })
-}
-
-/// The module that does nothing: `IDEMPO_NOOP_WASM`, else beside the shipped one.
-fn noop_module() -> PathBuf {
-    std::env::var_os("IDEMPO_NOOP_WASM").map_or_else(
-        || host_tests::envoy::module().with_file_name("noop_filter.wasm"),
-        PathBuf::from,
-    )
-}
-
-/// A wasm filter.
-pub(crate) fn wasm(vm_id: &str, module: &Path, configuration: &Value) -> Value {
-    json!({
-        "name": vm_id,
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
-            "config": {
-                "name": vm_id,
-                "vm_config": {
-                    "vm_id": vm_id,
-                    "runtime": "envoy.wasm.runtime.v8",
-                    "code": {"local": {"filename": module}},
-                },
-                "configuration": {
-                    "@type": "type.googleapis.com/google.protobuf.Struct",
-                    "value": configuration,
-                },
-                "failure_policy": "FAIL_RELOAD",
-                "allow_on_headers_stop_iteration": true,
-            },
-        },
-    })
-}
-
-/// As shipped, but to nowhere: disks are not what is measured.
-fn access_log() -> Value {
-    json!({
-        "name": "envoy.access_loggers.file",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
-            "path": "/dev/null",
-            "log_format": {"json_format": {
-                "time": "%START_TIME%",
-                "attempt": "%REQ(X-REQUEST-ID)%",
-                "method": "%REQ(:METHOD)%",
-                "authority": "%REQ(:AUTHORITY)%",
-                "path": "%PATH(NQ)%",
-                "protocol": "%PROTOCOL%",
-                "status": "%RESPONSE_CODE%",
-                "details": "%RESPONSE_CODE_DETAILS%",
-                "flags": "%RESPONSE_FLAGS%",
-                "duration_ms": "%DURATION%",
-                "bytes_received": "%BYTES_RECEIVED%",
-                "bytes_sent": "%BYTES_SENT%",
-                "upstream": "%UPSTREAM_HOST%",
-                "upstream_attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
-                "envoy_route": "%ROUTE_NAME%",
-                "idempo_outcome": "%FILTER_STATE(wasm.idempo.outcome:PLAIN)%",
-                "idempo_operation": "%FILTER_STATE(wasm.idempo.operation:PLAIN)%",
-                "idempo_route": "%FILTER_STATE(wasm.idempo.route:PLAIN)%",
-                "idempo_audit": "%FILTER_STATE(wasm.idempo.audit:PLAIN)%",
-            }},
-        },
-    })
-}
-
-fn listener(variant: Variant) -> Value {
-    let mut filters = match variant.filter() {
-        Filter::None => vec![],
-        Filter::Noop => vec![wasm("noop", &noop_module(), &json!({}))],
-        Filter::Idempo(vm_id) => vec![wasm(vm_id, &host_tests::envoy::module(), &idempo())],
-    };
-    filters.push(json!({
-        "name": "envoy.filters.http.router",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
-        },
-    }));
-    let mut route = json!({"name": "default", "match": {"prefix": "/"}});
-    if variant.is_direct() {
-        route["direct_response"] =
-            json!({"status": 200, "body": {"inline_string": "x".repeat(ANSWER)}});
-    } else {
-        route["route"] = json!({"cluster": "upstream", "timeout": "15s"});
-    }
-    let log = (variant == Variant::FirstLogged).then(access_log);
-    json!({
-        "name": variant.name(),
-        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
-        "per_connection_buffer_limit_bytes": 2 << 20,
-        "filter_chains": [{"filters": [{
-            "name": "envoy.filters.network.http_connection_manager",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-                "stat_prefix": variant.name(),
-                "codec_type": "AUTO",
-                "normalize_path": true,
-                "merge_slashes": true,
-                "path_with_escaped_slashes_action": "REJECT_REQUEST",
-                "use_remote_address": true,
-                "stream_idle_timeout": "35s",
-                "access_log": log.into_iter().collect::<Vec<_>>(),
-                "http_filters": filters,
-                "route_config": {
-                    "name": variant.name(),
-                    "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}],
-                },
-            },
-        }]}],
-    })
-}
 
 /// The running whole.
 #[derive(Debug)]
@@ -303,7 +44,7 @@ pub(crate) struct Slice {
 impl Rig {
     /// Starts upstream and Envoy, and puts them where they do not disturb each other.
     pub(crate) async fn start(connections: usize) -> Result<Self, String> {
-        for module in [host_tests::envoy::module(), noop_module()] {
+        for module in [host_tests::envoy::module(), variant::noop_module()] {
             if !module.is_file() {
                 return Err(format!(
                     "no module at {}: make bench builds both",
@@ -317,12 +58,15 @@ impl Rig {
         let envoy = Envoy::plain(&upstream)
             .concurrency(1)
             .log_level("warning")
+            .loopback()
             .options(|o| {
-                let listeners: Vec<_> = Variant::ALL.map(listener).into();
+                let mut listeners: Vec<_> = Variant::ALL.map(listener).into();
+                listeners.push(inner_listener());
                 let cluster = config::cluster("upstream", &[upstream.addr()]);
+                let loopback = config::loopback_cluster(o);
                 o.bootstrap.insert(
                     "static_resources".into(),
-                    json!({"listeners": listeners, "clusters": [cluster]}),
+                    json!({"listeners": listeners, "clusters": [cluster, loopback]}),
                 );
             })
             .try_start()
@@ -353,7 +97,7 @@ impl Rig {
         let keys = self.keys.get(&variant);
         Load {
             addr: self.addresses[variant.name()],
-            template: Template::post(variant.path(), variant.body()),
+            template: Template::of(variant.path(), variant.media_type(), variant.body()),
             keys: keys.map_or(Keys::Fresh, |keys| Keys::Cycle(Arc::clone(keys))),
             expect: Expect {
                 status: if variant.is_direct() { 200 } else { 201 },
@@ -362,6 +106,26 @@ impl Rig {
             },
             connections: self.connections,
         }
+    }
+
+    /// Waits until detached attempts have a way to go: it is looked for once requests come.
+    async fn open_the_loopback(&self) -> Result<(), String> {
+        let load = self.load(Variant::FirstDetached);
+        for _ in 0..100 {
+            load.run(Until::Requests(8)).await?;
+            let stats = self.envoy.stats().await;
+            if stats.idempo("idempo_loopback_ready", &[]) > 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Err("the loopback listener does not answer".into())
+    }
+
+    /// Requests that came through the loopback listener and were answered.
+    async fn inner(&self) -> u64 {
+        let stats = self.envoy.stats().await;
+        stats.get("http.inner.downstream_rq_2xx")
     }
 
     /// Records what is replayed, and fills the table that is to be 40 % full with `filling`
@@ -389,7 +153,8 @@ impl Rig {
             answered += once.run(Until::Requests(keys.len())).await?.answered;
         }
         self.upstream.clear_default();
-        self.check_effects("preparation", before, answered)
+        self.check_effects("preparation", before, answered)?;
+        self.open_the_loopback().await
     }
 
     fn check_effects(&self, what: &str, before: u64, expected: u64) -> Result<(), String> {
@@ -413,17 +178,39 @@ impl Rig {
 
     /// Runs a variant, and holds its answers against the upstream's effects.
     pub(crate) async fn slice(&self, variant: Variant, until: Until) -> Result<Slice, String> {
+        let (slice, _) = self.timed(variant, until, self.connections).await?;
+        Ok(slice)
+    }
+
+    /// The same over so many connections, with what each request took.
+    pub(crate) async fn timed(
+        &self,
+        variant: Variant,
+        until: Until,
+        connections: usize,
+    ) -> Result<(Slice, Vec<u32>), String> {
         let pid = self.envoy.pid();
         let effects = self.upstream.effects();
+        let inner = self.inner().await;
+        let load = Load {
+            connections,
+            ..self.load(variant)
+        };
         let cpu = machine::cpu_ns(pid);
-        let tally = self
-            .load(variant)
+        let tally = load
             .run(until)
             .await
             .map_err(|why| format!("{}: {why}", variant.title()))?;
         let cpu = machine::cpu_ns(pid) - cpu;
         let expected = if variant.acts() { tally.answered } else { 0 };
         self.check_effects(variant.title(), effects, expected)?;
+        let inner = self.inner().await - inner;
+        if variant == Variant::FirstDetached && inner < tally.answered {
+            return Err(format!(
+                "{inner} of {} attempts came through the loopback",
+                tally.answered
+            ));
+        }
         if tally.reconnects > 0 {
             return Err(format!(
                 "{}: Envoy closed {} connections, so connecting is measured too",
@@ -431,7 +218,7 @@ impl Rig {
                 tally.reconnects
             ));
         }
-        Ok(Slice::of(&tally, cpu))
+        Ok((Slice::of(&tally, cpu), tally.latencies_us))
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 /// The name of the data listener.
 pub const LISTENER: &str = "data";
 
-pub use super::loopback::LOOPBACK;
+pub use super::loopback::{LOOPBACK, cluster as loopback_cluster};
 
 /// What a test may choose.
 #[derive(Clone, Debug)]

@@ -47,7 +47,9 @@ pub(super) fn listener(options: &Options, access_log: &Path) -> Value {
     listener
 }
 
-pub(super) fn cluster(options: &Options) -> Value {
+/// The cluster that leads to the internal listener.
+#[must_use]
+pub fn cluster(options: &Options) -> Value {
     let mut cluster = json!({
         "name": LOOPBACK,
         "type": "STATIC",
