@@ -50,6 +50,8 @@ fn every_name() -> Vec<String> {
         Gauge::StoreUsedRatio,
         Gauge::StoreReady,
         Gauge::StoreSince,
+        Gauge::LoopbackReady,
+        Gauge::DetachedCalls,
     ];
     names.extend(gauges.map(|g| g.name().to_owned()));
     let histograms = [

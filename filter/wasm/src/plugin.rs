@@ -22,6 +22,9 @@ const TICK_MS: u32 = 100;
 /// What a root that was replaced stays beyond its longest upstream time-out, milliseconds.
 const LEAVING_GRACE_MS: u64 = 5_000;
 
+/// No host's buffer is so small that a body of this many octets would fill it.
+const SMALL_BUFFER: u64 = 16 << 10;
+
 /// How often a host that withholds bodies is tried again, milliseconds.
 const WITHHELD_AGAIN_MS: u64 = 60_000;
 
@@ -84,7 +87,7 @@ impl Plugin {
     /// Whether the host is known to go on while it holds so much of a body: then it is the client that
     /// takes its time.
     pub(crate) fn can_hold(&self, octets: u64) -> bool {
-        self.body_seen.get() && octets <= self.most_held.get()
+        self.body_seen.get() && octets <= self.most_held.get().max(SMALL_BUFFER)
     }
 
     pub(crate) fn note_withheld(&self, now: Moment) {

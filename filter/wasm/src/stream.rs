@@ -20,6 +20,12 @@ use std::rc::{Rc, Weak};
 /// showed one or never went on from so far, is withheld by the host's settings, milliseconds.
 const WITHHELD_MS: u64 = 10_000;
 
+/// A body that has begun and stops coming may be a client that pauses: it is given longer, milliseconds.
+const STALLED_MS: u64 = 30_000;
+
+/// Octets of request bodies that one worker holds until they are claimed, all together.
+const MAX_HOLDING: u64 = 256 << 20;
+
 /// The same where the body is only observed, which must not delay anybody for long: a slow client's
 /// goes unobserved then, until a quicker one has shown that the host is well set up.
 const WITHHELD_OBSERVED_MS: u64 = 1_000;
@@ -43,6 +49,8 @@ pub(crate) struct Stream {
     gather_since: Option<u64>,
     /// Octets of the answer that count against the worker's recording memory.
     recording: u64,
+    /// Octets of the request's body that are held until it is claimed.
+    holding: u64,
     registered: bool,
     /// The host's stream is over; what is left to do concerns the operation only.
     gone: bool,
@@ -70,6 +78,7 @@ impl Stream {
                 reply_type: None,
                 gather_since: None,
                 recording: 0,
+                holding: 0,
                 registered: false,
                 gone: false,
                 last: None,
@@ -132,8 +141,11 @@ impl Stream {
 
     /// Time passes.
     pub(crate) fn tick(&mut self, now: Moment) {
+        let gathered = self.exchange.gathered().unwrap_or(0);
         let patience = if self.exchange.gathers_to_observe() {
             WITHHELD_OBSERVED_MS
+        } else if gathered > 0 {
+            STALLED_MS
         } else {
             WITHHELD_MS
         };
@@ -307,7 +319,7 @@ impl Stream {
             // A body that passes without being held says nothing about the host.
             self.plugin.body_seen().set(true);
         }
-        if self.exchange.body() != Body::Pass {
+        if self.exchange.body() != Body::Pass && !self.replied {
             match shown(Buffer::Request, size) {
                 Some(chunk) => self.chunk(chunk, end),
                 // Nobody can say any more what was asked.
@@ -345,10 +357,24 @@ impl Stream {
         let now = self.plugin.vm().now();
         let mut out = Vec::new();
         event(&mut self.exchange, now, &mut out);
-        self.carry_out(out, now);
-        if self.exchange.gathered().is_some() {
+        let held = self.exchange.gathered();
+        if held.is_some() {
             self.gather_since = Some(now.store_ms);
         }
+        if !self.hold_body(held.unwrap_or(0)) {
+            self.exchange.on_holding_short(now, &mut out);
+            self.hold_body(0);
+        }
+        self.carry_out(out, now);
+    }
+
+    /// Counts what is held of the request's body against the worker's bound; `false`: beyond it.
+    fn hold_body(&mut self, octets: u64) -> bool {
+        let all = self.plugin.vm().holding();
+        let others = all.get().saturating_sub(self.holding);
+        self.holding = octets;
+        all.set(others.saturating_add(octets));
+        octets == 0 || all.get() <= MAX_HOLDING
     }
 
     pub(crate) fn on_response_headers(&mut self, end: bool) -> HeadersStatus {
@@ -460,6 +486,7 @@ impl Stream {
             self.carry_out(out, now);
         }
         self.account();
+        self.hold_body(0);
         self.gone = true;
         #[cfg(feature = "test-faults")]
         if self.slow.is_waiting() {

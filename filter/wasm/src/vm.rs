@@ -53,6 +53,8 @@ pub(crate) struct Vm {
     sweep: RefCell<Sweep>,
     /// Octets of answers being recorded.
     recording: Cell<u64>,
+    /// Octets of request bodies that are held until they are claimed.
+    holding: Cell<u64>,
     /// Some operation was noted as unknown since this Envoy started.
     notes: Cell<bool>,
     /// Unknown operations that were reported as asked for again.
@@ -481,6 +483,10 @@ impl Vm {
             }
             Err(_) => false,
         }
+    }
+
+    pub(crate) fn holding(&self) -> &Cell<u64> {
+        &self.holding
     }
 
     pub(crate) fn recording(&self) -> &Cell<u64> {

@@ -89,6 +89,9 @@ impl Exchange {
         let Some(gather) = self.take_gather() else {
             return;
         };
+        if !gather.body.is_empty() && self.observes(&gather) {
+            return self.pass_unobserved(gather.route, out);
+        }
         let (reason, help) = if gather.body.is_empty() {
             (
                 "body_withheld",

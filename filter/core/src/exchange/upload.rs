@@ -88,10 +88,19 @@ impl Upload {
             .unwrap_or(0)
     }
 
+    /// Some of it was not seen, so the whole is never known.
+    fn lose(&mut self) {
+        self.hash = None;
+        self.whole = None;
+    }
+
     /// The next piece; `end`: the last one.
     fn take(&mut self, chunk: &[u8], end: bool) {
         if let Some(hash) = &mut self.hash {
             hash.update(chunk);
+        } else if !chunk.is_empty() {
+            // More than was declared.
+            self.lose();
         }
         // What was declared is there: the host's own word may come with a later, empty piece, and the
         // upstream's answer before it.
@@ -269,11 +278,13 @@ impl Exchange {
             return;
         };
         upload.take(&chunk, end);
-        attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
         let length = upload.length();
-        // An answer before the host has seen the end would cost the client its connection.
-        if end && matches!(self.phase, Phase::Drain(_)) {
-            return self.drained(out);
+        if let Phase::Drain(attempt) = &mut self.phase {
+            attempt.reread_at = now.store_ms.saturating_add(STALLED_MS);
+            // An answer before the host has seen the end would cost the client its connection.
+            if end {
+                return self.drained(out);
+            }
         }
         let rule = self.policy.plan.routes.get(route);
         let most = rule.and_then(|r| r.fingerprint.max_body);
@@ -282,8 +293,28 @@ impl Exchange {
         }
     }
 
+    /// The worker has no room to hold more of bodies: this one, which is not claimed, is refused.
+    pub fn on_holding_short(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let Some(gather) = self.take_gather() else {
+            return;
+        };
+        if self.observes(&gather) {
+            return self.pass_unobserved(gather.route, out);
+        }
+        let refusal = Refusal {
+            retry_after_s: Some(1),
+            ..Refusal::because(Code::StoreUnavailable, "worker_memory")
+        };
+        self.refuse(gather.route, None, refusal, now, out);
+    }
+
     /// A piece of the body could not be seen: the whole is never known, so nothing of it can be compared.
     pub fn on_body_lost(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        if let Phase::Run(run) | Phase::Record(run, _) = &mut self.phase
+            && let Some(upload) = &mut run.attempt.upload
+        {
+            upload.lose();
+        }
         self.abandon(
             Refusal::because(Code::Misconfigured, "body_withheld"),
             now,

@@ -340,6 +340,52 @@ fn canonical_bodies_are_held_whole_up_to_a_mebibyte_and_raw_beyond() {
 }
 
 #[test]
+fn what_was_not_seen_of_a_body_is_never_made_up() {
+    let mut world = World::new(plan());
+    let body = octets(300_000);
+    let mut first = world.upload(None);
+    world.body(&mut first, &body[..100_000], false);
+    let headers: Headers = [(":status", "201")].into_iter().collect();
+    let origin = Origin {
+        details: "via_upstream",
+        attempts: &|| Some(1),
+        can_hold: true,
+    };
+    world.event(&mut first, |e, now, out| {
+        e.on_response_headers(&headers, false, &origin, now, out);
+    });
+    world.event(&mut first, |e, now, out| e.on_body_lost(now, out));
+    world.body(&mut first, &body[200_000..], true);
+    world.event(&mut first, |e, now, out| {
+        e.on_response_body(b"done", true, now, out);
+    });
+    let outcome = world.only().state.outcome().map(|o| o.replay);
+    assert_eq!(outcome, Some(Replayable::PartialRequest));
+    assert_eq!(world.only().fingerprint.form, Form::Head);
+    // More than was declared: the same.
+    let mut world = World::new(plan());
+    let mut first = world.upload(Some(200_000));
+    world.body(&mut first, &body[..100_000], false);
+    world.body(&mut first, &body[100_000..250_000], false);
+    world.body(&mut first, &body[250_000..], true);
+    world.answer(&mut first, "201", &[], "done");
+    let outcome = world.only().state.outcome().map(|o| o.replay);
+    assert_eq!(outcome, Some(Replayable::PartialRequest));
+}
+
+#[test]
+fn a_worker_without_room_refuses_what_is_not_claimed() {
+    let mut world = World::new(plan());
+    let mut first = world.upload(None);
+    world.body(&mut first, &octets(1000), false);
+    assert_eq!(first.exchange.gathered(), Some(1000));
+    world.event(&mut first, |e, now, out| e.on_holding_short(now, out));
+    assert_eq!(first.code(), "store_unavailable");
+    assert_eq!(first.problem()["reason"], "worker_memory");
+    assert!(world.records.is_empty());
+}
+
+#[test]
 fn an_early_commit_holds_nothing_and_says_so() {
     let mut world = World::new(plan());
     world.reconfigure(|p| p.routes[0].commit = Commit::Async);
