@@ -1,7 +1,7 @@
 //! The contract itself as a store, and the shared-data table. Their time is a number.
 
 use super::Engine;
-use idempo_core::ids::OperationId;
+use idempo_core::ids::{OperationId, OwnerToken};
 use idempo_core::plan::SharedDataStore;
 use idempo_core::record::{Record, Replayable, State, View};
 use idempo_core::store::contract::{self, Change};
@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 pub struct Model {
     records: HashMap<OperationId, Record>,
     answers: HashMap<OperationId, Vec<u8>>,
-    cancelled: HashSet<[u8; 16]>,
+    cancelled: HashSet<(OperationId, OwnerToken)>,
     now: u64,
 }
 
@@ -33,7 +33,7 @@ impl Model {
             return reply;
         }
         if let Action::Cancel { owner } = &op.action {
-            self.cancelled.insert(owner.0);
+            self.cancelled.insert((op.operation, *owner));
         }
         let (change, reply) = contract::apply(current, &op.action, now);
         if let (Action::Body { incarnation }, Reply::Current(record)) = (&op.action, &reply)
@@ -57,9 +57,9 @@ impl Model {
     /// What comes after the cancellation that should have followed it.
     fn overtaken(&self, op: &Op, current: Option<&Record>, now: u64) -> Option<Reply> {
         let current = current.filter(|r| r.view(now) != View::Gone);
-        let marked = |owner: &[u8; 16]| self.cancelled.contains(owner);
+        let marked = |owner| self.cancelled.contains(&(op.operation, owner));
         match &op.action {
-            Action::Claim(claim) | Action::TakeOver { claim, .. } if marked(&claim.owner.0) => {
+            Action::Claim(claim) | Action::TakeOver { claim, .. } if marked(claim.owner) => {
                 let (_, reply) = contract::apply(current, &op.action, now);
                 let makes = match &reply {
                     // A claim of a forgotten key makes a record too, though it is nobody's.
@@ -72,7 +72,7 @@ impl Model {
             }
             Action::Transition(change) if current.is_none() => match (&change.to, &change.fence) {
                 (Target::Renewed { .. }, idempo_core::store::Fence::Owner { claim, .. })
-                    if marked(&claim.owner.0) =>
+                    if marked(claim.owner) =>
                 {
                     Some(Reply::Absent)
                 }

@@ -31,7 +31,7 @@ impl Drop for Running {
 /// A Redis of its own: a Unix socket in a temporary directory, nothing on disk.
 #[derive(Debug)]
 pub struct Server {
-    _process: Running,
+    process: Running,
     dir: TempDir,
 }
 
@@ -55,7 +55,7 @@ impl Server {
             .spawn()
             .expect("redis-server is installed: `make stores`");
         let server = Self {
-            _process: Running(process),
+            process: Running(process),
             dir,
         };
         within("Redis", || {
@@ -69,6 +69,12 @@ impl Server {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
+    }
+
+    /// Kills it: a host that is gone.
+    pub fn kill(&mut self) {
+        let _ = self.process.0.kill();
+        let _ = self.process.0.wait();
     }
 
     /// A connection for the test itself.
@@ -155,7 +161,11 @@ pub enum Way {
 }
 
 enum Path {
-    Http(Http, Option<Webdis>),
+    /// With the process behind it, where there is one.
+    Http(
+        Http,
+        #[expect(dead_code, reason = "lives as long")] Option<Webdis>,
+    ),
     Resp(Resp, usize),
 }
 
@@ -229,6 +239,17 @@ impl Remote {
         self.last.as_ref().expect("a call")
     }
 
+    /// The engine itself.
+    #[must_use]
+    pub fn engine(&self) -> &Redis {
+        &self.engine
+    }
+
+    /// One call as it is, and the raw answer.
+    pub fn exchange(&mut self, batch: &Batch, script: Script) -> (u16, Vec<u8>) {
+        self.path.send(&self.engine.request(batch, script))
+    }
+
     /// A batch of these operations.
     ///
     /// # Panics
@@ -253,8 +274,7 @@ impl Remote {
     }
 
     fn once(&mut self, batch: &Batch, script: Script) -> Understood {
-        let request = self.engine.request(batch, script);
-        let (status, body) = self.path.send(&request);
+        let (status, body) = self.exchange(batch, script);
         let answer = HttpAnswer {
             status,
             body: &body,

@@ -72,18 +72,18 @@ fn step(op: &Op, shard: u8, layout: &Layout, keys: &mut Vec<String>, fields: &mu
             fields.hex(*incarnation);
         }
         Action::Claim(claim) => {
-            keys.push(layout.mark(shard, &claim.owner));
+            keys.push(layout.mark(shard, &op.operation, &claim.owner));
             fields.word("C");
             fields.claim(claim);
         }
         Action::TakeOver { claim, expect } => {
-            keys.push(layout.mark(shard, &claim.owner));
+            keys.push(layout.mark(shard, &op.operation, &claim.owner));
             fields.word("O");
             fields.claim(claim);
             fields.version(*expect);
         }
         Action::Cancel { owner } => {
-            keys.push(layout.mark(shard, owner));
+            keys.push(layout.mark(shard, &op.operation, owner));
             let write = claim_write(*owner);
             fields.word("X");
             fields.owner(owner);
@@ -95,7 +95,7 @@ fn step(op: &Op, shard: u8, layout: &Layout, keys: &mut Vec<String>, fields: &mu
         Action::Transition(transition) => {
             keys.push(layout.body(shard, &op.operation));
             if let Fence::Owner { claim, .. } = &transition.fence {
-                keys.push(layout.mark(shard, &claim.owner));
+                keys.push(layout.mark(shard, &op.operation, &claim.owner));
             }
             fields.word("T");
             fields.transition(transition);

@@ -44,7 +44,7 @@ impl Layout {
         self.base(shard) + "b:" + &operation.hex()
     }
 
-    pub(super) fn mark(&self, shard: u8, owner: &OwnerToken) -> String {
-        self.base(shard) + "x:" + &hex_of(&owner.0)
+    pub(super) fn mark(&self, shard: u8, operation: &OperationId, owner: &OwnerToken) -> String {
+        self.base(shard) + "x:" + &operation.hex() + ":" + &hex_of(&owner.0)
     }
 }

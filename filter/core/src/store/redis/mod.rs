@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | `{idempo:NN}:1:r:<operation>` | the record | until nothing remains of it: set anew by every write |
 //! | `{idempo:NN}:1:b:<operation>` | `incarnation,write,=answer` | exactly as long as the answer is served |
-//! | `{idempo:NN}:1:x:<owner>` | a cancelled token | [`CANCELLED_MS`] |
+//! | `{idempo:NN}:1:x:<operation>:<owner>` | a cancelled token | [`CANCELLED_MS`] |
 //! | `{idempo:NN}:1:open` | sorted set: pending, accepted and unknown operations by when they are due | |
 //! | `{idempo:NN}:1:t:<tenant>` | sorted set: a counted tenant's records by when they expire | with the last of them |
 //! | `{idempo:NN}:1:epoch`, `:seq` | how a store that forgets is noticed | no expiry |
