@@ -11,7 +11,7 @@ use idempo_core::ids::OperationId;
 use idempo_core::record::{Outcome, Status, Version, Windows};
 use idempo_core::store::redis::{SCRIPT, SCRIPT_SHA1, Script};
 use idempo_core::store::remote::{HttpAnswer, Understood, shard_of};
-use idempo_core::store::{Action, Full, Op, Reply, Target};
+use idempo_core::store::{Action, Full, Op, Reply, Target, contract};
 use std::collections::HashSet;
 
 fn key(kind: &str, id: &OperationId) -> String {
@@ -70,8 +70,8 @@ fn a_server_that_lost_the_script_is_sent_it_again() {
 /// the very millisecond at which the server took the step.
 #[test]
 fn random_steps_are_the_contract_to_the_letter() {
-    let server = Server::start(&[]);
     for (way, calls) in [(Way::Resp, 900), (Way::Webdis, 300)] {
+        let server = Server::start(&[]);
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -502,33 +502,104 @@ fn a_missing_answer_inside_its_window_is_told_from_none() {
 }
 
 #[test]
-fn open_operations_are_listed_by_when_they_are_due() {
+fn open_and_unknown_operations_are_listed_by_when_they_are_due() {
     let server = Server::start(&[]);
     let mut redis = server.admin();
     let mut remote = Remote::new(&server, Way::Resp);
     let mut desk = Desk::new(&mut remote, "open");
-    let (set, id) = (shard_key("open", &desk.id(1)), desk.id(1).hex());
-    let mut due = || match redis.command(&["ZSCORE", &set, &id]) {
-        Said::Text(None) => None,
-        said => Some(said.text().parse::<f64>().unwrap() as u64),
+    let (id, hex) = (desk.id(1), desk.id(1).hex());
+    let mut due = || {
+        ["open", "unknown"].map(|list| {
+            match redis.command(&["ZSCORE", &shard_key(list, &id), &hex]) {
+                Said::Text(None) => None,
+                said => Some(said.text().parse::<f64>().unwrap() as u64),
+            }
+        })
     };
     desk.claims(1);
-    assert_eq!(due(), Some(desk.now() + LONG));
+    assert_eq!(due(), [Some(desk.now() + LONG), None]);
     let renew = desk.by_owner(1, 4, renewed(2 * LONG));
     desk.step(renew);
-    assert_eq!(due(), Some(desk.now() + 2 * LONG));
+    assert_eq!(due(), [Some(desk.now() + 2 * LONG), None]);
     let give_up = desk.by_owner(1, 5, unknown());
     let Reply::Applied(record) = desk.step(give_up) else {
         panic!("unknown")
     };
-    assert_eq!(due(), Some(record.expires_at()));
+    assert_eq!(due(), [None, Some(record.expires_at())]);
     let settle = desk.by_owner(1, 6, done(6));
     desk.step(settle);
-    assert_eq!(due(), None);
+    assert_eq!(due(), [None, None]);
     desk.call(&[(2, Action::Claim(desk.claim(1)))]);
     desk.call(&[(2, desk.cancel(1))]);
-    let set = shard_key("open", &desk.id(2));
-    assert_eq!(redis.command(&["ZCARD", &set]).number(), 0);
+    let open = shard_key("open", &desk.id(2));
+    assert_eq!(redis.command(&["ZCARD", &open]).number(), 0);
+}
+
+#[test]
+fn the_sweep_writes_what_is_due_and_counts() {
+    let server = Server::start(&[]);
+    let mut redis = server.admin();
+    let mut remote = Remote::new(&server, Way::Webdis);
+    let mut desk = Desk::new(&mut remote, "sweep");
+    let shard = shard_of(&desk.id(0));
+    let all: Vec<u32> = (0..)
+        .filter(|n| shard_of(&desk.id(*n)) == shard)
+        .take(6)
+        .collect();
+    // Two leases that end, a deadline that does, one that stands, one damaged, one lost.
+    let mut short = desk.claim(1);
+    short.lease_ms = SHORT;
+    let steps = [
+        (all[0], Action::Claim(short.clone())),
+        (all[1], Action::Claim(short.clone())),
+        (all[2], Action::Claim(short.clone())),
+        (all[2], desk.by_owner(1, 5, accepted(5, SHORT))),
+        (all[3], Action::Claim(desk.claim(1))),
+        (all[4], Action::Claim(short.clone())),
+        (all[5], Action::Claim(short)),
+    ];
+    let before = desk.call(&steps);
+    redis.command(&["SET", &key("r", &desk.id(all[4])), "damaged"]);
+    redis.command(&["DEL", &key("r", &desk.id(all[5]))]);
+    desk.wait(SHORT);
+    let ids = all.iter().map(|n| desk.id(*n)).collect::<Vec<_>>();
+    let counted = remote.sweep(shard, 0);
+    assert_eq!((counted.open, counted.unknown, counted.expired), (6, 0, 0));
+    assert_eq!(counted.noted, []);
+    // In steps of the size it is told, and once.
+    let (mut noted, mut expired) = (Vec::new(), 0);
+    for left in [4, 2, 1, 1] {
+        let swept = remote.sweep(shard, 2);
+        assert_eq!(swept.open, left, "{swept:?}");
+        assert_eq!(
+            swept.state.seq > counted.state.seq,
+            !swept.noted.is_empty() || left < 4
+        );
+        for (id, record) in &swept.noted {
+            if let Some(record) = record {
+                // As the contract's own sweep has it.
+                let n = ids.iter().position(|i| i == id).unwrap();
+                let (Reply::Claimed(old) | Reply::Applied(old)) = &before[[0, 1, 3][n]] else {
+                    panic!("{before:?}")
+                };
+                assert_eq!(contract::sweep(old, swept.now).as_ref(), Some(record));
+            }
+        }
+        noted.extend(swept.noted);
+        expired += swept.expired;
+    }
+    let mut settled: Vec<_> = noted
+        .iter()
+        .filter(|(_, r)| r.is_some())
+        .map(|(id, _)| *id)
+        .collect();
+    settled.sort_unstable();
+    let mut right = ids[..3].to_vec();
+    right.sort_unstable();
+    assert_eq!(settled, right);
+    assert!(noted.contains(&(ids[4], None)), "corrupt");
+    assert_eq!((noted.len(), expired), (4, 1), "and one lost");
+    assert_eq!(remote.sweep(shard, 9).unknown, 3);
 }
 
 #[test]
@@ -715,6 +786,21 @@ fn a_cluster_takes_a_call_for_each_shard() {
         one_call.push(op(Action::Read));
     }
     assert_eq!(shards.len(), 16);
+    // The sweep finds records by itself: all in its shard's slot.
+    let short = desk::claim("cluster", 2, 1, windows);
+    let op = |action| Op {
+        operation: OperationId::new("cluster", b"t", "r", b"sweep"),
+        action,
+    };
+    remote.call(&[op(Action::Claim(short))]);
+    remote.advance(1);
+    assert_eq!(
+        remote
+            .sweep(shard_of(&op(Action::Read).operation), 9)
+            .noted
+            .len(),
+        1
+    );
     // Across shards it is refused whole, and that is no answer.
     let (_, replies) = remote.call(&one_call[..20]);
     assert!(

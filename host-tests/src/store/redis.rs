@@ -4,7 +4,7 @@ use super::wire::{Http, Resp, Said};
 use super::{Engine, bridge};
 use idempo_core::store::redis::{Layout, Login, Redis, Script, Transport};
 use idempo_core::store::remote::{
-    Added, Answered, Batch, Credential, HttpAnswer, HttpRequest, Limits, Nonce, Understood,
+    Added, Answered, Batch, Credential, HttpAnswer, HttpRequest, Limits, Nonce, Swept, Understood,
 };
 use idempo_core::store::{Op, Reply};
 use std::fs;
@@ -248,6 +248,29 @@ impl Remote {
     /// One call as it is, and the raw answer.
     pub fn exchange(&mut self, batch: &Batch, script: Script) -> (u16, Vec<u8>) {
         self.path.send(&self.engine.request(batch, script))
+    }
+
+    /// A sweep of one shard.
+    ///
+    /// # Panics
+    /// Where the store does not answer it.
+    pub fn sweep(&mut self, shard: u8, limit: u32) -> Swept {
+        self.calls += 1;
+        let nonce = Nonce(self.calls.to_be_bytes());
+        for script in [Script::Known, Script::Whole] {
+            let request = self.engine.sweep_request(&nonce, shard, limit, script);
+            let (status, body) = self.path.send(&request);
+            let answer = HttpAnswer {
+                status,
+                body: &body,
+            };
+            match self.engine.understand_sweep(&nonce, shard, answer) {
+                Ok(swept) => return swept,
+                Err(Understood::Unprepared) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        panic!("the server has no room for scripts")
     }
 
     /// A batch of these operations.

@@ -2,8 +2,9 @@
 
 use super::encode::shards;
 use super::value;
+use crate::ids::OperationId;
 use crate::record::bounded;
-use crate::store::remote::{Answered, Batch, ShardState};
+use crate::store::remote::{Answered, Batch, Nonce, ShardState, Swept};
 use crate::store::{Action, Full, Reply};
 
 /// The script's name for itself, in every answer.
@@ -11,16 +12,7 @@ const MARK: &str = "idempo1";
 
 /// Reads one answer. The error says why it is not the answer to this call.
 pub(super) fn answered(batch: &Batch, texts: &[String]) -> Result<Answered, &'static str> {
-    let mut texts = texts.iter().map(String::as_str);
-    let mut head = texts.next().unwrap_or_default().split(',');
-    if head.next() != Some(MARK) {
-        return Err("not an answer of the engine's script");
-    }
-    if head.next() != Some(batch.nonce().hex().as_str()) {
-        return Err("the answer to another call");
-    }
-    let now = head.next().and_then(|now| now.parse().ok());
-    let now = now.ok_or("an answer without the store's time")?;
+    let (now, mut texts) = begin(batch.nonce(), texts)?;
     let mut states = Vec::new();
     for shard in shards(batch) {
         let state = texts.next().and_then(|text| state(shard, text));
@@ -39,6 +31,55 @@ pub(super) fn answered(batch: &Batch, texts: &[String]) -> Result<Answered, &'st
         shards: states,
         replies,
     })
+}
+
+/// Reads a sweep's answer.
+pub(super) fn swept(nonce: &Nonce, shard: u8, texts: &[String]) -> Result<Swept, &'static str> {
+    const NOT: &str = "not a sweep's answer";
+    let (now, mut texts) = begin(nonce, texts)?;
+    let state = texts.next().and_then(|text| state(shard, text));
+    let state = state.ok_or("an answer without a shard's state")?;
+    let (Some(text), None) = (texts.next(), texts.next()) else {
+        return Err(NOT);
+    };
+    let mut parts = text.split(';');
+    let mut counts = parts.next().unwrap_or_default().split(',');
+    if counts.next() != Some("swept") {
+        return Err(NOT);
+    }
+    let mut count = || counts.next().and_then(|n| n.parse().ok()).ok_or(NOT);
+    let (open, unknown, expired) = (count()?, count()?, count()?);
+    let mut noted = Vec::new();
+    for part in parts {
+        let (id, text) = part.split_once('=').ok_or(NOT)?;
+        let id = OperationId::from_hex(id).ok_or(NOT)?;
+        noted.push((id, value::record(text).map(Box::new)));
+    }
+    Ok(Swept {
+        now,
+        state,
+        noted,
+        open,
+        unknown,
+        expired,
+    })
+}
+
+/// The head of every answer: whose it is, and when. The rest follows.
+fn begin<'a>(
+    nonce: &Nonce,
+    texts: &'a [String],
+) -> Result<(u64, impl Iterator<Item = &'a str>), &'static str> {
+    let mut texts = texts.iter().map(String::as_str);
+    let mut head = texts.next().unwrap_or_default().split(',');
+    if head.next() != Some(MARK) {
+        return Err("not an answer of the engine's script");
+    }
+    if head.next() != Some(nonce.hex().as_str()) {
+        return Err("the answer to another call");
+    }
+    let now = head.next().and_then(|now| now.parse().ok());
+    Ok((now.ok_or("an answer without the store's time")?, texts))
 }
 
 fn state(shard: u8, text: &str) -> Option<ShardState> {

@@ -4,7 +4,7 @@ use super::{CANCELLED_MS, Layout, SCRIPT, SCRIPT_SHA1, Script};
 use crate::ids::{OwnerToken, hex_of};
 use crate::record::{Evidence, Replayable, Source, State, Status, Version, WriteId, parts};
 use crate::store::contract::{SEEN_EVERY_MS, claim_write, claimed, is_answer, released};
-use crate::store::remote::{Batch, SHARDS, shard_of};
+use crate::store::remote::{Batch, Nonce, SHARDS, shard_of};
 use crate::store::{Action, Claim, Fence, Op, Target, Transition};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -61,6 +61,13 @@ pub(super) fn call(batch: &Batch, layout: &Layout) -> Call {
         args.push(fields.0);
     }
     Call { keys, args }
+}
+
+pub(super) fn sweep(nonce: &Nonce, shard: u8, limit: u32, layout: &Layout) -> Call {
+    Call {
+        keys: layout.shard(shard).into(),
+        args: vec![nonce.hex(), "1".into(), format!("1,1,S,{limit}")],
+    }
 }
 
 fn step(op: &Op, shard: u8, layout: &Layout, keys: &mut Vec<String>, fields: &mut Fields) {

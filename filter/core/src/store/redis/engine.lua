@@ -1,6 +1,6 @@
 -- One call of idempo's Redis engine; store/redis/mod.rs says what it keeps and why.
 --
--- KEYS  per shard: epoch, seq, open; then for each step: record, [body or mark, [mark]]
+-- KEYS  per shard: epoch, seq, open, unknown; then for each step: record, [body or mark, [mark]]
 -- ARGV  nonce, number of shards, then for each step: shard,key,verb,fields...
 -- Gives 'idempo1,nonce,now', for each shard 'epoch,seq', for each step one text.
 --
@@ -28,7 +28,8 @@ end
 
 local shards = {}
 for i = 1, tonumber(ARGV[2]) do
-  shards[i] = { epoch = KEYS[i * 3 - 2], seq = KEYS[i * 3 - 1], open = KEYS[i * 3] }
+  local k = i * 4
+  shards[i] = { epoch = KEYS[k - 3], seq = KEYS[k - 2], open = KEYS[k - 1], unknown = KEYS[k] }
 end
 
 -- Whether the store has reached `maxmemory`: known from the first write of a call on.
@@ -65,8 +66,12 @@ local function writes(shard)
   end
 end
 
+local function key_of(shard, name)
+  return string.sub(shard.epoch, 1, -6) .. name
+end
+
 local function tenant_key(shard, tenant)
-  return string.sub(shard.epoch, 1, -6) .. 't:' .. tenant
+  return key_of(shard, 't:' .. tenant)
 end
 
 -- Records --------------------------------------------------------------------------------------
@@ -158,19 +163,26 @@ local function view(r)
   return r.state
 end
 
+-- Takes an operation off the lists where it does not belong in that state.
+local function unlist(shard, id, state)
+  if state ~= 'P' and state ~= 'A' then
+    redis.call('ZREM', shard.open, id)
+  end
+  if state ~= 'U' then
+    redis.call('ZREM', shard.unknown, id)
+  end
+end
+
 local function save(op, r)
   writes(op.shard)
   r.text = text_of(r)
   redis.call('SET', op.key, '1,' .. sum(op.key, r.text) .. ',' .. r.text, 'PXAT', num(gone(r)))
   local id = string.sub(op.key, -64)
-  if r.state == 'C' or r.state == 'X' then
-    redis.call('ZREM', op.shard.open, id)
-  else
-    local due = r.till
-    if r.state == 'U' then
-      due = expires(r)
-    end
-    redis.call('ZADD', op.shard.open, num(due), id)
+  unlist(op.shard, id, r.state)
+  if r.state == 'U' then
+    redis.call('ZADD', op.shard.unknown, num(expires(r)), id)
+  elseif r.state == 'P' or r.state == 'A' then
+    redis.call('ZADD', op.shard.open, num(r.till), id)
   end
   if r.counted == '1' then
     redis.call('ZADD', tenant_key(op.shard, r.tenant), 'XX', num(expires(r)), id)
@@ -335,7 +347,7 @@ local function give_back(op, r, c)
   if not took_over(r, c.write) then
     writes(op.shard)
     redis.call('DEL', op.key)
-    redis.call('ZREM', op.shard.open, string.sub(op.key, -64))
+    unlist(op.shard, string.sub(op.key, -64), '0')
     if r.counted == '1' then
       redis.call('ZREM', tenant_key(op.shard, r.tenant), string.sub(op.key, -64))
     end
@@ -514,10 +526,53 @@ local function answer(op, r, inc)
   return 'body,' .. string.sub(value, #name + 1)
 end
 
+-- The sweep -----------------------------------------------------------------------------------
+
+-- One write id for each version, whoever notes it.
+local function note_write(r)
+  local low = bit.bxor(tonumber(string.sub(r.inc, 9), 16), r.counter)
+  return string.sub(r.inc, 1, 8) .. bit.tohex(low)
+end
+
+-- Writes what is due, and says how many are open and unknown, and how many expired unresolved.
+local function sweep(shard, limit)
+  local out, expired = {}, 0
+  local due = redis.call('ZRANGEBYSCORE', shard.open, '-inf', num(now), 'LIMIT', '0', limit)
+  for _, id in ipairs(due) do
+    local op = { shard = shard, key = key_of(shard, 'r:' .. id) }
+    local r, damaged = load(op.key)
+    local seen = r and view(r) or '0'
+    if seen == 'U' and r.state ~= 'U' then
+      materialise(r, '3', note_write(r))
+      bump(r)
+      save(op, r)
+      out[#out + 1] = id .. '=' .. r.text
+    elseif damaged then
+      redis.call('ZREM', shard.open, id)
+      out[#out + 1] = id .. '=corrupt'
+    else
+      -- Expired before any sweep came by, or lost; else the list was behind, and is put right.
+      unlist(shard, id, '0')
+      if seen == 'E' or seen == '0' then
+        expired = expired + 1
+      else
+        save(op, r)
+      end
+    end
+  end
+  expired = expired + redis.call('ZREMRANGEBYSCORE', shard.unknown, '-inf', num(now))
+  local counts = { redis.call('ZCARD', shard.open), redis.call('ZCARD', shard.unknown), expired }
+  table.insert(out, 1, 'swept,' .. table.concat(counts, ','))
+  return table.concat(out, ';')
+end
+
 -- One step -------------------------------------------------------------------------------------
 
 local function step(a)
   local key, verb = tonumber(a[2]), a[3]
+  if verb == 'S' then
+    return sweep(shards[tonumber(a[1])], a[4])
+  end
   local op = { shard = shards[tonumber(a[1])], key = KEYS[key] }
   local r, damaged = load(op.key)
   if damaged then

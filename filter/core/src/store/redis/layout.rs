@@ -32,8 +32,8 @@ impl Layout {
         format!("{{{}:{shard:02}}}:{VERSION}:", self.prefix)
     }
 
-    pub(super) fn shard(&self, shard: u8) -> [String; 3] {
-        ["epoch", "seq", "open"].map(|name| self.base(shard) + name)
+    pub(super) fn shard(&self, shard: u8) -> [String; 4] {
+        ["epoch", "seq", "open", "unknown"].map(|name| self.base(shard) + name)
     }
 
     pub(super) fn record(&self, shard: u8, operation: &OperationId) -> String {

@@ -21,7 +21,8 @@
 //! | `{idempo:NN}:1:r:<operation>` | the record | until nothing remains of it: set anew by every write |
 //! | `{idempo:NN}:1:b:<operation>` | `incarnation,write,=answer` | exactly as long as the answer is served |
 //! | `{idempo:NN}:1:x:<operation>:<owner>` | a cancelled token | [`CANCELLED_MS`] |
-//! | `{idempo:NN}:1:open` | sorted set: pending, accepted and unknown operations by when they are due | |
+//! | `{idempo:NN}:1:open` | sorted set: pending and accepted operations by when they are due | |
+//! | `{idempo:NN}:1:unknown` | sorted set: unknown operations by when they expire | |
 //! | `{idempo:NN}:1:t:<tenant>` | sorted set: a counted tenant's records by when they expire | with the last of them |
 //! | `{idempo:NN}:1:epoch`, `:seq` | how a store that forgets is noticed | no expiry |
 //!
@@ -66,13 +67,13 @@ mod value;
 pub use layout::Layout;
 pub use transport::{Login, Transport};
 
-use super::remote::{Batch, HttpAnswer, HttpRequest, Understood};
+use super::remote::{Batch, HttpAnswer, HttpRequest, Nonce, SHARDS, Swept, Understood};
 
 /// The script.
 pub const SCRIPT: &str = include_str!("engine.lua");
 
-/// Its SHA-1, by which Redis knows it: the engine's version. A test computes it.
-pub const SCRIPT_SHA1: &str = "5bcb845d520a5819a033017b734fbbddc43917aa";
+/// Its SHA-1, by which Redis knows it: the engine's version. A test asks a real server for it.
+pub const SCRIPT_SHA1: &str = "15ee2840cf3a32e541970404cdd7197a0b9c55a3";
 
 /// How long a cancelled token is remembered, milliseconds. A claim must not be valid for longer
 /// (`not_after`) than this after it was made.
@@ -108,16 +109,54 @@ impl Redis {
         self.transport.request(&call.words(script))
     }
 
+    /// The call that sweeps one shard: at most `limit` operations that are due become unknown.
+    /// A limit of 0 only counts.
+    #[must_use]
+    pub fn sweep_request(
+        &self,
+        nonce: &Nonce,
+        shard: u8,
+        limit: u32,
+        script: Script,
+    ) -> HttpRequest {
+        let call = encode::sweep(nonce, shard % SHARDS, limit, &self.layout);
+        self.transport.request(&call.words(script))
+    }
+
+    /// What the answer to that call says: `Err` as [`Self::understand`] has it for a batch.
+    ///
+    /// # Errors
+    /// [`Understood::Unprepared`] or [`Understood::Ambiguous`].
+    pub fn understand_sweep(
+        &self,
+        nonce: &Nonce,
+        shard: u8,
+        answer: HttpAnswer<'_>,
+    ) -> Result<Swept, Understood> {
+        let texts = self.transport.answer(answer).map_err(Understood::from)?;
+        let swept = decode::swept(nonce, shard % SHARDS, &texts);
+        swept.map_err(|why| Understood::Ambiguous(why.to_owned()))
+    }
+
     /// What the answer to that call says.
     #[must_use]
     pub fn understand(&self, batch: &Batch, answer: HttpAnswer<'_>) -> Understood {
-        match self.transport.answer(answer) {
-            Ok(texts) => match decode::answered(batch, &texts) {
-                Ok(answered) => Understood::Answered(answered),
-                Err(why) => Understood::Ambiguous(why.to_owned()),
-            },
-            Err(transport::Fault::NoScript) => Understood::Unprepared,
-            Err(transport::Fault::Not(why)) => Understood::Ambiguous(why),
+        let texts = match self.transport.answer(answer) {
+            Ok(texts) => texts,
+            Err(fault) => return fault.into(),
+        };
+        match decode::answered(batch, &texts) {
+            Ok(answered) => Understood::Answered(answered),
+            Err(why) => Understood::Ambiguous(why.to_owned()),
+        }
+    }
+}
+
+impl From<transport::Fault> for Understood {
+    fn from(fault: transport::Fault) -> Self {
+        match fault {
+            transport::Fault::NoScript => Self::Unprepared,
+            transport::Fault::Not(why) => Self::Ambiguous(why),
         }
     }
 }

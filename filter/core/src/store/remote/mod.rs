@@ -13,6 +13,7 @@ pub use batch::{Added, Batch, Limits};
 
 use super::Reply;
 use crate::ids::{OperationId, hex_of};
+use crate::record::Record;
 use std::fmt;
 
 /// Shards of every store, forever: where an operation lies must not depend on tuning.
@@ -138,4 +139,21 @@ pub struct ShardState {
     pub epoch: Option<[u8; 16]>,
     /// Raised by every call that writes to the shard: lower than seen before, writes were lost.
     pub seq: u64,
+}
+
+/// What a sweep of one shard found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// The store's clock during the call, milliseconds.
+    pub now: u64,
+    /// The shard.
+    pub state: ShardState,
+    /// Operations that became unknown by this sweep; `None` in place of a corrupt record.
+    pub noted: Vec<(OperationId, Option<Box<Record>>)>,
+    /// Pending and accepted operations.
+    pub open: u64,
+    /// Unknown operations.
+    pub unknown: u64,
+    /// Operations that expired unresolved, counted once.
+    pub expired: u64,
 }
