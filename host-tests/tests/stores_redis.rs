@@ -823,10 +823,12 @@ fn a_password_goes_before_every_call() {
     let [Reply::Failed(why)] = &replies[..] else {
         panic!("{replies:?}")
     };
-    assert!(why.contains("NOAUTH"), "{why}");
+    // Redis's word for it depends on how long the command is.
+    let refused = |why: &str| why.contains("NOAUTH") || why.contains("unauthenticated");
+    assert!(refused(why), "{why}");
     // The bridge has no password either, and says so as Redis does.
     let (_, replies) = Remote::new(&server, Way::Rest).call(&[read]);
-    assert!(matches!(&replies[..], [Reply::Failed(why)] if why.contains("NOAUTH")));
+    assert!(matches!(&replies[..], [Reply::Failed(why)] if refused(why)));
 }
 
 #[test]
