@@ -6,9 +6,10 @@
 use super::desk::{
     Desk, LONG, SHORT, accepted, blob, closed, done, outcome, renewed, transition, unknown,
 };
+use idempo_core::fingerprint::{Form, Head};
 use idempo_core::record::{Evidence, Outcome, Replayable, Source, State, Status, View, Windows};
 use idempo_core::store::contract::claim_write;
-use idempo_core::store::{Action, Fence, Full, Reply, Target};
+use idempo_core::store::{Action, Claim, Fence, Full, Reply, Target};
 
 /// Name and steps. A scenario panics where the engine breaks the rule.
 pub type Scenario = (&'static str, fn(&mut Desk<'_>));
@@ -72,6 +73,7 @@ pub const ALL: &[Scenario] = &[
     ("many steps on one operation keep their order", ordered),
     ("the history stays bounded", bounded_history),
     ("texts of any kind come back", texts),
+    ("a claim by a body's beginning is completed", beginning),
 ];
 
 fn claim_creates(desk: &mut Desk<'_>) {
@@ -769,4 +771,45 @@ fn texts(desk: &mut Desk<'_>) {
     };
     assert_eq!(reason, "\u{1}\n☃,:-");
     assert_eq!(desk.reads(), record);
+}
+
+fn beginning(desk: &mut Desk<'_>) {
+    let whole = desk.claim(1);
+    let mut head = whole.clone();
+    head.fingerprint.form = Form::Head;
+    head.fingerprint.digest = [9; 32];
+    head.fingerprint.head = Some(Head {
+        octets: 65_536,
+        declared: Some(1 << 20),
+    });
+    let Reply::Claimed(record) = desk.step(Action::Claim(head.clone())) else {
+        panic!("claimed")
+    };
+    assert_eq!(record.fingerprint, head.fingerprint);
+    let by = |claim: &Claim, write, to| {
+        let fence = Fence::Owner {
+            claim: Box::new(claim.clone()),
+            claimed_at: record.claimed_at,
+            generation: record.generation,
+        };
+        transition(write, fence, to, Source::Owner)
+    };
+    let steps = [
+        (1, by(&whole, 4, renewed(LONG))),
+        (1, by(&whole, 5, unknown())),
+        (1, by(&head, 6, done(6))),
+    ];
+    let replies = desk.call(&steps);
+    let [
+        Reply::Applied(renewed),
+        Reply::Applied(seen),
+        Reply::Applied(done),
+    ] = &replies[..]
+    else {
+        panic!("{replies:?}")
+    };
+    assert_eq!(renewed.fingerprint, head.fingerprint, "no transition");
+    assert_eq!(seen.fingerprint, whole.fingerprint);
+    assert_eq!(done.fingerprint, whole.fingerprint, "never taken back");
+    assert_eq!(desk.reads().fingerprint, whole.fingerprint);
 }

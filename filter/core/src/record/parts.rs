@@ -86,7 +86,7 @@ pub struct Parts {
     pub windows: Windows,
     /// As [`facts`] wrote them.
     pub facts: Vec<u8>,
-    /// Facts that became known later, and replace the first ones.
+    /// Facts of which the fingerprint replaces the first one: the owner has seen the whole body since.
     pub amended: Option<Vec<u8>>,
     /// As [`detail`] or [`evidence`] wrote it.
     pub detail: Option<Vec<u8>>,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn later_facts_replace_the_first() {
+    fn a_later_fingerprint_replaces_the_first() {
         let first = records().remove(0);
         let mut second = first.clone();
         second.fingerprint.digest = [8; 32];

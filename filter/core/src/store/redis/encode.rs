@@ -151,7 +151,7 @@ impl Fields {
         self.number(version.counter.into());
     }
 
-    /// Thirteen fields: `claim_at` in the script.
+    /// Fourteen fields: `claim_at` in the script.
     fn claim(&mut self, claim: &Claim) {
         self.owner(&claim.owner);
         self.hex(claim.owner.incarnation());
@@ -172,9 +172,10 @@ impl Fields {
             .then(|| parts::evidence(&Evidence::named("restart")));
         self.octets(restart.as_deref());
         self.number(SEEN_EVERY_MS);
+        self.flag(claim.fingerprint.head.is_some());
     }
 
-    /// Twelve fields and the fence: `transition_at` in the script.
+    /// Eleven fields and the fence: `transition_at` in the script.
     fn transition(&mut self, transition: &Transition) {
         let WriteId(write) = transition.write;
         let to = &transition.to;
@@ -213,8 +214,6 @@ impl Fields {
         self.octets(evidence.map(|e| parts::evidence(&e)).as_deref());
         self.octets(over.as_deref());
         self.octets(Some(parts::operator(&transition.operator).as_bytes()));
-        // Facts that become known after the claim; none do so far.
-        self.octets(None);
         match blob.filter(|_| replayable) {
             Some(blob) => {
                 self.word("=");

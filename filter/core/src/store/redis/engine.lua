@@ -101,12 +101,12 @@ local function load(key)
     inc = f[1], counter = tonumber(f[2]), generation = tonumber(f[3]), state = f[4], owner = f[5],
     till = tonumber(f[6]), at = tonumber(f[7]), claimed = tonumber(f[8]), seen = tonumber(f[9]),
     replay = tonumber(f[10]), tomb = tonumber(f[11]), tenant = f[12], counted = f[13], body = f[14],
-    replayable = f[15], facts = f[16], amended = f[17], detail = f[18], over = f[19],
-    dropped = tonumber(f[20]), events = {}, text = text,
+    replayable = f[15], facts = f[16], amended = f[17], partial = f[18], detail = f[19],
+    over = f[20], dropped = tonumber(f[21]), events = {}, text = text,
   }
-  for i = 21, #f do
+  for i = 22, #f do
     local e = split(f[i], ':')
-    record.events[i - 20] = {
+    record.events[i - 21] = {
       at = tonumber(e[1]), from = e[2], to = e[3], source = e[4], write = e[5], answer = e[6],
       operator = e[7], evidence = e[8],
     }
@@ -118,7 +118,7 @@ local function text_of(r)
   local f = {
     r.inc, num(r.counter), num(r.generation), r.state, r.owner, num(r.till), num(r.at),
     num(r.claimed), num(r.seen), num(r.replay), num(r.tomb), r.tenant, r.counted, r.body,
-    r.replayable, r.facts, r.amended, r.detail, r.over, num(r.dropped),
+    r.replayable, r.facts, r.amended, r.partial, r.detail, r.over, num(r.dropped),
   }
   for _, e in ipairs(r.events) do
     f[#f + 1] = table.concat(
@@ -216,7 +216,7 @@ local function claim_at(a, i)
     owner = a[i], inc = a[i + 1], lease = tonumber(a[i + 2]), not_after = tonumber(a[i + 3]),
     replay = tonumber(a[i + 4]), tomb = tonumber(a[i + 5]), write = a[i + 6], tenant = a[i + 7],
     share = tonumber(a[i + 8]), facts = a[i + 9], over = a[i + 10], restart = a[i + 11],
-    seen_every = tonumber(a[i + 12]),
+    seen_every = tonumber(a[i + 12]), partial = a[i + 13],
   }
 end
 
@@ -229,7 +229,7 @@ local function claimed(c, generation_before)
     inc = c.inc, counter = 1, generation = math.max(now, generation_before + 1), state = 'P',
     owner = c.owner, till = now + c.lease, at = 0, claimed = now, seen = now, replay = c.replay,
     tomb = c.tomb, tenant = c.tenant, counted = '0', body = '-', replayable = '0', facts = c.facts,
-    amended = '-', detail = '-', over = c.over, dropped = 0, events = {},
+    amended = '-', partial = c.partial, detail = '-', over = c.over, dropped = 0, events = {},
   }
 end
 
@@ -432,9 +432,10 @@ local function put_answer(op, r, t)
   r.replayable = t.replayable
 end
 
-local function amend(r, t)
-  if t.amended ~= '-' then
-    r.amended = t.amended
+-- The owner has seen the whole body since it claimed by its beginning.
+local function amend(r, claim)
+  if claim and r.partial == '1' then
+    r.amended, r.partial = claim.facts, claim.partial
   end
 end
 
@@ -468,8 +469,8 @@ local function change(op, r, t)
     push(r, event(t, from, t.to))
     r.seen = math.max(r.seen, now)
     put_answer(op, r, t)
+    amend(r, t.fence.claim)
   end
-  amend(r, t)
   bump(r)
   save(op, r)
   return say('applied', r)
@@ -492,7 +493,6 @@ local function restore(op, t)
     return change(op, r, t)
   end
   r.till = now + t.span
-  amend(r, t)
   save(op, r)
   return say('applied', r)
 end
@@ -500,13 +500,13 @@ end
 local function transition_at(a)
   local t = {
     write = a[4], source = a[5], to = a[6], span = tonumber(a[7]), answer = a[8], replayable = a[9],
-    detail = a[10], evidence = a[11], over = a[12], operator = a[13], amended = a[14], blob = a[15],
+    detail = a[10], evidence = a[11], over = a[12], operator = a[13], blob = a[14],
   }
   t.settles = t.to == 'A' or t.to == 'C'
-  if a[16] == 'W' then
-    t.fence = { claim = claim_at(a, 17), claimed = tonumber(a[30]), generation = tonumber(a[31]) }
+  if a[15] == 'W' then
+    t.fence = { claim = claim_at(a, 16), claimed = tonumber(a[30]), generation = tonumber(a[31]) }
   else
-    t.fence = { inc = a[17], counter = tonumber(a[18]), from = a[19] }
+    t.fence = { inc = a[16], counter = tonumber(a[17]), from = a[18] }
   end
   return t
 end
@@ -596,7 +596,7 @@ local function step(a)
     elseif verb == 'C' then
       return meet(op, r, c)
     end
-    return take_over(op, r, c, a[17], tonumber(a[18]))
+    return take_over(op, r, c, a[18], tonumber(a[19]))
   end
   if verb == 'T' then
     op.body, op.mark = KEYS[key + 1], KEYS[key + 2]

@@ -35,6 +35,7 @@ pub(super) fn record(text: &str) -> Option<Record> {
     let (_, _, _, _) = (next()?, next()?, next()?, next()?);
     let facts = octets(next()?)?;
     let amended = optional(next()?)?;
+    let _partial = next()?;
     let detail = optional(next()?)?;
     let _over = next()?;
     let dropped = next()?.parse().ok()?;
