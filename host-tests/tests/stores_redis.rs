@@ -9,7 +9,7 @@ use host_tests::store::redis::{PASSWORD, Remote, Server, Way};
 use host_tests::store::wire::{Resp, Said};
 use idempo_core::fingerprint::{Form, Head};
 use idempo_core::ids::OperationId;
-use idempo_core::record::{Outcome, Status, Version, Windows};
+use idempo_core::record::{Evidence, Outcome, Status, Version, Windows};
 use idempo_core::store::redis::{SCRIPT, SCRIPT_SHA1, Script};
 use idempo_core::store::remote::{HttpAnswer, Understood, shard_of};
 use idempo_core::store::{Action, Full, Op, Reply, Target, contract};
@@ -164,7 +164,14 @@ fn random(rng: &mut fastrand::Rng, model: &Model, owner: u64, write: u64, now: u
     let to = match rng.u8(..9) {
         0 | 1 => renewed(rng.u64(1..40)),
         2 => accepted(write, rng.u64(1..40)),
-        3 => unknown(),
+        // An answer's evidence in an unknown state, which events and people may bring.
+        3 => Target::Unknown {
+            evidence: Evidence {
+                status: Some(201),
+                result: rng.bool().then_some([4; 32]),
+                ..Evidence::named("completed")
+            },
+        },
         4 => closed(),
         5 => Target::Completed {
             outcome: Outcome {

@@ -59,6 +59,8 @@ pub const ALL: &[Scenario] = &[
     ("a cancellation overtakes its claim", cancel_overtakes),
     ("an unknown operation is taken over once", take_over),
     ("a take-over given back is unknown again", give_back),
+    ("a give-back is one however much came after", late_give_back),
+    ("a generation rises whatever the clock does", generation),
     ("an owner makes its lost record again", lost_record),
     ("an answer is kept octet for octet", answer_kept),
     ("an answer that was not kept is missing", answer_missing),
@@ -534,6 +536,55 @@ fn give_back(desk: &mut Desk<'_>) {
     assert_eq!((*owner, evidence.status), (None, Some(504)));
     assert_eq!(evidence.details, "response_timeout");
     assert_eq!(desk.reads(), record);
+}
+
+fn late_give_back(desk: &mut Desk<'_>) {
+    desk.claims(1);
+    let give_up = desk.by_owner(1, 5, unknown());
+    let Reply::Applied(seen) = desk.step(give_up) else {
+        panic!("unknown")
+    };
+    let take = Action::TakeOver {
+        claim: desk.claim(2),
+        expect: seen.version,
+    };
+    assert!(matches!(desk.step(take), Reply::Claimed(_)));
+    // So many late answers that the history no longer has the take-over.
+    for write in 10..30 {
+        let late = desk.by_owner(1, write, done(write));
+        assert!(matches!(desk.step(late), Reply::Stale(_)));
+    }
+    let Reply::Applied(record) = desk.step(desk.cancel(2)) else {
+        panic!("given back, not deleted")
+    };
+    let State::Unknown { evidence, .. } = &record.state else {
+        panic!("{record:?}")
+    };
+    assert_eq!(evidence, &Evidence::named("released_after_take_over"));
+    assert_eq!(desk.reads(), record);
+}
+
+fn generation(desk: &mut Desk<'_>) {
+    // Made by an owner that had it from a clock far ahead.
+    let ahead = 1 << 45;
+    let fence = Fence::Owner {
+        claim: Box::new(desk.claim(1)),
+        claimed_at: desk.now(),
+        generation: ahead,
+    };
+    let give_up = transition(5, fence, unknown(), Source::Owner);
+    let Reply::Applied(record) = desk.step(give_up) else {
+        panic!("made again")
+    };
+    assert_eq!(record.generation, ahead);
+    let take = Action::TakeOver {
+        claim: desk.claim(2),
+        expect: record.version,
+    };
+    let Reply::Claimed(record) = desk.step(take) else {
+        panic!("taken over")
+    };
+    assert_eq!(record.generation, ahead + 1);
 }
 
 fn lost_record(desk: &mut Desk<'_>) {

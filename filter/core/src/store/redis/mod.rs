@@ -53,6 +53,8 @@
 //! - **`seq`** rises with every call that writes to the shard, in the same script as the write; the
 //!   epoch is drawn by whoever finds none.
 //!
+//! Redis 6.2 (`PXAT`) or anything later that speaks its commands will do.
+//!
 //! One poisoned operation fails alone: each step runs protected, and a step that fails
 //! halfway is `failed`, which is ambiguous, and repeatable as every step is.
 
