@@ -27,13 +27,19 @@ fn get(redis: &mut Resp, key: &str) -> String {
     redis.command(&["GET", key]).text()
 }
 
-/// Puts other fields under a right checksum.
-fn forge(redis: &mut Resp, id: &OperationId, edit: impl FnOnce(&mut Vec<String>)) {
+/// Puts other content under a right checksum: the record's fields, and its other parts.
+fn forge(
+    redis: &mut Resp,
+    id: &OperationId,
+    edit: impl FnOnce(&mut Vec<String>, &mut Vec<String>),
+) {
     let key = key("r", id);
     let text = get(redis, &key);
-    let mut fields: Vec<String> = text.split(',').skip(2).map(str::to_owned).collect();
-    edit(&mut fields);
-    let fields = fields.join(",");
+    let mut parts: Vec<String> = text.split(';').map(str::to_owned).collect();
+    let head = parts.remove(0);
+    let mut fields: Vec<String> = head.split(',').skip(2).map(str::to_owned).collect();
+    edit(&mut fields, &mut parts);
+    let fields = format!("{};{}", fields.join(","), parts.join(";"));
     let sum = redis.command(&[
         "EVAL",
         "return string.sub(redis.sha1hex(ARGV[1] .. ARGV[2]), 1, 16)",
@@ -392,7 +398,7 @@ fn a_damaged_record_is_corrupt_to_every_step_and_left_alone() {
     redis.command(&["SET", elsewhere.as_str(), &good]);
     assert_eq!(desk.call(&[(2, Action::Read)]), [Reply::Corrupt]);
     // A part that the script does not look into.
-    forge(&mut redis, &desk.id(1), |fields| fields[15] = "AAAA".into());
+    forge(&mut redis, &desk.id(1), |_, parts| parts[0] = "AAAA".into());
     assert_eq!(desk.step(Action::Read), Reply::Corrupt);
 }
 
@@ -405,16 +411,16 @@ fn records_of_a_neighbouring_version_pass_through_untouched() {
     // A newer filter has written a field that this one does not know, sealed as records are.
     let claim = desk.claims(1);
     let mut newer = String::new();
-    forge(&mut redis, &desk.id(1), |fields| {
-        newer = with_unknown_field(&fields[15]);
-        fields[15].clone_from(&newer);
+    forge(&mut redis, &desk.id(1), |_, parts| {
+        newer = with_unknown_field(&parts[0]);
+        parts[0].clone_from(&newer);
     });
     assert_eq!(desk.reads(), claim, "the rest of it is read");
     let settle = desk.by_owner(1, 5, done(5));
     assert!(matches!(desk.step(settle), Reply::Applied(_)));
     let text = get(&mut redis, &key("r", &desk.id(1)));
     assert_eq!(
-        text.split(',').nth(17),
+        text.split(';').nth(1),
         Some(newer.as_str()),
         "carried along"
     );
@@ -754,7 +760,7 @@ fn an_attempt_seen_is_written_once_a_minute() {
     let before = desk.reads();
     let other = Action::Claim(desk.claim(2));
     assert_eq!(desk.step(other.clone()), Reply::Current(before.clone()));
-    forge(&mut redis, &desk.id(1), |fields| {
+    forge(&mut redis, &desk.id(1), |fields, _| {
         let seen: u64 = fields[8].parse().unwrap();
         fields[8] = (seen - 60_000).to_string();
     });

@@ -42,7 +42,7 @@ pub(super) fn swept(nonce: &Nonce, shard: u8, texts: &[String]) -> Result<Swept,
     let (Some(text), None) = (texts.next(), texts.next()) else {
         return Err(NOT);
     };
-    let mut parts = text.split(';');
+    let mut parts = text.split('|');
     let mut counts = parts.next().unwrap_or_default().split(',');
     if counts.next() != Some("swept") {
         return Err(NOT);

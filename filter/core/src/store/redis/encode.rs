@@ -86,8 +86,8 @@ fn step(op: &Op, shard: u8, layout: &Layout, keys: &mut Vec<String>, fields: &mu
         Action::TakeOver { claim, expect } => {
             keys.push(layout.mark(shard, &op.operation, &claim.owner));
             fields.word("O");
-            fields.claim(claim);
             fields.version(*expect);
+            fields.claim(claim);
         }
         Action::Cancel { owner } => {
             keys.push(layout.mark(shard, &op.operation, owner));
@@ -110,8 +110,8 @@ fn step(op: &Op, shard: u8, layout: &Layout, keys: &mut Vec<String>, fields: &mu
     }
 }
 
-/// Fields joined by commas. None is empty, and none holds a comma, a colon or anything that a
-/// transport would have to escape.
+/// Fields joined by commas. None is empty, and none holds a comma, a colon, a semicolon or anything
+/// that a transport would have to escape.
 struct Fields(String);
 
 impl Fields {
@@ -133,7 +133,11 @@ impl Fields {
     }
 
     fn octets(&mut self, octets: Option<&[u8]>) {
-        self.0.push(',');
+        self.part(',', octets);
+    }
+
+    fn part(&mut self, mark: char, octets: Option<&[u8]>) {
+        self.0.push(mark);
         match octets {
             Some(octets) if !octets.is_empty() => {
                 URL_SAFE_NO_PAD.encode_string(octets, &mut self.0)
@@ -151,9 +155,10 @@ impl Fields {
         self.number(version.counter.into());
     }
 
-    /// Fourteen fields: `claim_at` in the script.
+    /// A part of its own, in parts of its own: `claim_of` in the script.
     fn claim(&mut self, claim: &Claim) {
-        self.owner(&claim.owner);
+        self.0.push(';');
+        self.0.push_str(&hex_of(&claim.owner.0));
         self.hex(claim.owner.incarnation());
         self.number(claim.lease_ms);
         self.number(claim.not_after);
@@ -165,17 +170,17 @@ impl Fields {
             Some(quota) => self.number(share(quota)),
             None => self.word("-"),
         }
-        self.octets(Some(&parts::facts(&claimed(claim, 0, 0))));
-        self.octets(Some(&parts::evidence(&State::lease_over())));
+        self.number(SEEN_EVERY_MS);
+        self.flag(claim.fingerprint.head.is_some());
+        self.part(':', Some(&parts::facts(&claimed(claim, 0, 0))));
+        self.part(':', Some(&parts::evidence(&State::lease_over())));
         let restart = claim
             .forgotten
             .then(|| parts::evidence(&Evidence::named("restart")));
-        self.octets(restart.as_deref());
-        self.number(SEEN_EVERY_MS);
-        self.flag(claim.fingerprint.head.is_some());
+        self.part(':', restart.as_deref());
     }
 
-    /// Eleven fields and the fence: `transition_at` in the script.
+    /// Ten fields and the fence, then the claim and the answer: `transition_of` in the script.
     fn transition(&mut self, transition: &Transition) {
         let WriteId(write) = transition.write;
         let to = &transition.to;
@@ -214,14 +219,15 @@ impl Fields {
         self.octets(evidence.map(|e| parts::evidence(&e)).as_deref());
         self.octets(over.as_deref());
         self.octets(Some(parts::operator(&transition.operator).as_bytes()));
+        self.fence(&transition.fence);
+        // An answer may be nothing, and is then still one.
         match blob.filter(|_| replayable) {
             Some(blob) => {
-                self.word("=");
+                self.0.push_str(";=");
                 URL_SAFE_NO_PAD.encode_string(blob, &mut self.0);
             }
-            None => self.word("-"),
+            None => self.0.push_str(";-"),
         }
-        self.fence(&transition.fence);
     }
 
     fn fence(&mut self, fence: &Fence) {
@@ -232,15 +238,17 @@ impl Fields {
                 generation,
             } => {
                 self.word("W");
-                self.claim(claim);
+                self.owner(&claim.owner);
                 self.number(*claimed_at);
                 self.number(*generation);
+                self.claim(claim);
             }
             Fence::Version { version, from } => {
                 self.word("V");
                 self.version(*version);
                 let letters: String = from.iter().map(|s| status_letter(*s)).collect();
                 self.word(&letters);
+                self.0.push_str(";-");
             }
         }
     }

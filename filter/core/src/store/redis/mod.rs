@@ -48,7 +48,7 @@
 //!   raises `seq` first, and if that is refused it knows, and begins with a write that needs no
 //!   memory. So `maxmemory` is the high-water mark, and should lie below what the machine has.
 //! - **Quotas** are kept per shard, because no slot sees the others: a shard holds its share of the
-//!   tenant's records and a margin for chance ([`encode`]); a tenant may end up a few percent
+//!   tenant's records and a margin for chance (`encode::share`); a tenant may end up a few percent
 //!   above a large quota, or at some times a very small one.
 //! - **`seq`** rises with every call that writes to the shard, in the same script as the write; the
 //!   epoch is drawn by whoever finds none.
@@ -75,7 +75,7 @@ use super::remote::{Batch, HttpAnswer, HttpRequest, Nonce, SHARDS, Swept, Unders
 pub const SCRIPT: &str = include_str!("engine.lua");
 
 /// Its SHA-1, by which Redis knows it: the engine's version. A test asks a real server for it.
-pub const SCRIPT_SHA1: &str = "8da02eba2cc29ac6598b87f92974c1f4bef88754";
+pub const SCRIPT_SHA1: &str = "c3f73342ebd387f20d4fdadc656c044edca89542";
 
 /// How long a cancelled token is remembered, milliseconds. A claim must not be valid for longer
 /// (`not_after`) than this after it was made.

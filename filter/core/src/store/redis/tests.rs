@@ -315,7 +315,7 @@ fn a_sweeps_answer_is_read_or_is_none() {
         let body = &answers(texts)[0];
         engine.understand_sweep(&nonce, 3, HttpAnswer { status: 200, body })
     };
-    let one = format!("swept,5,6,7;{id}=corrupt");
+    let one = format!("swept,5,6,7|{id}=corrupt");
     let swept = read(&[&head, &state, &one]).unwrap();
     assert_eq!((swept.open, swept.unknown, swept.expired), (5, 6, 7));
     assert_eq!((swept.state.shard, swept.noted), (3, vec![(id, None)]));
@@ -325,8 +325,8 @@ fn a_sweeps_answer_is_read_or_is_none() {
         "swept,1,2",
         "swept,1,2,x",
         "failed,x",
-        "swept,1,2,3;zz=1",
-        "swept,1,2,3;",
+        "swept,1,2,3|zz=1",
+        "swept,1,2,3|",
     ] {
         assert!(read(&[&head, &state, text]).is_err(), "{text}");
     }
@@ -341,7 +341,7 @@ mod properties {
 
     proptest! {
         #[test]
-        fn no_answer_panics(octets in prop::collection::vec(any::<u8>(), 0..200), text in "[,:;=a-zA-Z0-9-]{0,80}") {
+        fn no_answer_panics(octets in prop::collection::vec(any::<u8>(), 0..200), text in "[,:;|=a-zA-Z0-9-]{0,80}") {
             let batch = batch(&[op(1, Action::Read)]);
             let (head, state) = (head(), format!("{EPOCH},42"));
             let current = format!("current,{text}");

@@ -1,4 +1,5 @@
-//! A record as the script writes it: fields joined by commas, events by colons.
+//! A record as the script writes it: parts joined by semicolons, of which the first is fields joined
+//! by commas, and the last ones are events, joined by colons.
 
 use super::encode::{SOURCE, STATUS};
 use crate::ids::OwnerToken;
@@ -9,7 +10,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// Reads a record; `None`: it is none (rule 9).
 pub(super) fn record(text: &str) -> Option<Record> {
-    let mut fields = text.split(',');
+    let mut parts = text.split(';');
+    let mut fields = parts.next()?.split(',');
     let mut next = || fields.next();
     let version = Version {
         incarnation: hex(next()?)?,
@@ -31,16 +33,15 @@ pub(super) fn record(text: &str) -> Option<Record> {
         replay_ms: next()?.parse().ok()?,
         tombstone_ms: next()?.parse().ok()?,
     };
-    // The tenant, whether it is counted, and the answer's name: the script's own.
+    // The tenant, whether it is counted, the answer's name, flags: the script's own.
     let (_, _, _, _) = (next()?, next()?, next()?, next()?);
-    let facts = octets(next()?)?;
-    let amended = optional(next()?)?;
-    let _partial = next()?;
-    let detail = optional(next()?)?;
-    let _over = next()?;
     let dropped = next()?.parse().ok()?;
+    let facts = octets(parts.next()?)?;
+    let amended = optional(parts.next()?)?;
+    let detail = optional(parts.next()?)?;
+    let _over = parts.next()?;
     let mut events = Vec::new();
-    for text in fields {
+    for text in parts {
         if events.len() >= MAX_EVENTS {
             return None;
         }

@@ -13,6 +13,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b',')
     .remove(b':')
+    .remove(b';')
     .remove(b'=')
     .remove(b'{')
     .remove(b'}');
