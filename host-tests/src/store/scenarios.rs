@@ -822,6 +822,22 @@ fn texts(desk: &mut Desk<'_>) {
     };
     assert_eq!(reason, "\u{1}\n☃,:-");
     assert_eq!(desk.reads(), record);
+    // A name that looks like a write id where names are kept in base64 is none.
+    let claim = Action::Claim(desk.claim(2));
+    let Reply::Claimed(seen) = desk.call(&[(2, claim)]).remove(0) else {
+        panic!("claimed")
+    };
+    let Action::Transition(mut close) =
+        desk.by_operator(seen.version, &[Status::Pending], 8, closed())
+    else {
+        unreachable!()
+    };
+    close.operator = "kG4kG4kG4kG4".into();
+    let late = desk.by_owner(2, 0xa0c0_a0c0_a0c0_a0c0, done(9));
+    let replies = desk.call(&[(2, Action::Transition(close)), (2, late)]);
+    let [Reply::Applied(_), Reply::Stale(_)] = &replies[..] else {
+        panic!("{replies:?}")
+    };
 }
 
 fn beginning(desk: &mut Desk<'_>) {
