@@ -7,7 +7,7 @@ use host_tests::store::redis::{Remote, Server, Way};
 use idempo_core::fingerprint::{Form, Head};
 use idempo_core::ids::OperationId;
 use idempo_core::record::{Evidence, Outcome, Replayable, Source, Status, Version, Windows};
-use idempo_core::store::{Action, Fence, Op, Reply, Target};
+use idempo_core::store::{Action, Fence, Op, Target};
 use std::collections::HashSet;
 
 /// Thousands of random steps: each reply, each record and each answer as the contract has them at

@@ -405,7 +405,7 @@ end
 local function cancel(op, r, c)
   -- Left whatever is there: the claim may still be under way, or a second copy of it.
   writes(op.shard)
-  redis.call('SET', op.mark, '1', 'PX', c.mark_ms)
+  redis.call('SET', op.mark, '1', 'PXAT', num(now + c.mark_ms))
   if not r then
     return 'cancelled'
   end
@@ -615,7 +615,7 @@ local function step(text)
   end
   if verb == 'X' then
     op.mark = KEYS[key + 1]
-    return cancel(op, r, { owner = a[4], write = a[5], unwrite = a[6], released = a[7], mark_ms = a[8] })
+    return cancel(op, r, { owner = a[4], write = a[5], unwrite = a[6], released = a[7], mark_ms = tonumber(a[8]) })
   end
   if r and view(r) == 'E' then
     return say_expired(r)
