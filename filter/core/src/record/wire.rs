@@ -40,7 +40,11 @@ pub enum Corrupt {
 /// Writes a record.
 #[must_use]
 pub fn encode(record: &Record) -> Vec<u8> {
-    let wire = to_wire(record);
+    seal(&to_wire(record))
+}
+
+/// Octets with mark, format and checksum.
+pub(super) fn seal(wire: &proto::Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + wire.encoded_len());
     out.extend_from_slice(&[MAGIC, FORMAT, 0, 0, 0, 0]);
     // Encoding into a Vec cannot run out of room.
@@ -57,6 +61,11 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// # Errors
 /// [`Corrupt`] where the octets are not a whole record of a format that this version reads.
 pub fn decode(bytes: &[u8]) -> Result<Record, Corrupt> {
+    from_wire(unseal(bytes)?)
+}
+
+/// What [`seal`] wrote.
+pub(super) fn unseal(bytes: &[u8]) -> Result<proto::Record, Corrupt> {
     let Some((&[magic, format, s0, s1, s2, s3], rest)) = bytes.split_first_chunk::<HEAD>() else {
         return Err(Corrupt::Damaged);
     };
@@ -66,7 +75,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Corrupt> {
     if format != FORMAT {
         return Err(Corrupt::Format(format));
     }
-    from_wire(proto::Record::decode(rest).map_err(|_| Corrupt::Damaged)?)
+    proto::Record::decode(rest).map_err(|_| Corrupt::Damaged)
 }
 
 fn checksum(format: u8, body: &[u8]) -> [u8; 4] {
@@ -78,7 +87,7 @@ fn checksum(format: u8, body: &[u8]) -> [u8; 4] {
 /// Numbers of an enum on the wire: one table for both directions.
 macro_rules! numbers {
     ($to:ident, $from:ident, $type:ty, $($number:literal => $value:path),+ $(,)?) => {
-        fn $to(value: $type) -> u32 {
+        pub(super) fn $to(value: $type) -> u32 {
             match value { $($value => $number),+ }
         }
         fn $from(number: u32, field: &'static str) -> Result<$type, Corrupt> {
@@ -104,7 +113,7 @@ numbers!(form_number, form, Form,
     1 => Form::Empty, 2 => Form::Raw, 3 => Form::Json, 4 => Form::FormUrlencoded,
     5 => Form::Multipart, 6 => Form::ContentDigest, 7 => Form::Unread, 8 => Form::Head);
 
-fn to_wire(record: &Record) -> proto::Record {
+pub(super) fn to_wire(record: &Record) -> proto::Record {
     let mut out = proto::Record {
         incarnation: record.version.incarnation,
         counter: record.version.counter,
@@ -124,7 +133,12 @@ fn to_wire(record: &Record) -> proto::Record {
         dropped: record.history.dropped(),
         ..Default::default()
     };
-    match &record.state {
+    state_to_wire(&record.state, &mut out);
+    out
+}
+
+pub(super) fn state_to_wire(state: &State, out: &mut proto::Record) {
+    match state {
         State::Pending { owner, lease_until } => {
             out.owner = owner.0.to_vec();
             out.until = *lease_until;
@@ -156,10 +170,9 @@ fn to_wire(record: &Record) -> proto::Record {
             out.at = *at;
         }
     }
-    out
 }
 
-fn from_wire(wire: proto::Record) -> Result<Record, Corrupt> {
+pub(super) fn from_wire(wire: proto::Record) -> Result<Record, Corrupt> {
     let owner = match wire.owner.as_slice() {
         [] => None,
         bytes => Some(OwnerToken(array(bytes, "owner")?)),
@@ -242,7 +255,7 @@ fn outcome_from_wire(wire: proto::Outcome) -> Result<Outcome, Corrupt> {
     })
 }
 
-fn evidence_to_wire(evidence: &Evidence) -> proto::Evidence {
+pub(super) fn evidence_to_wire(evidence: &Evidence) -> proto::Evidence {
     proto::Evidence {
         status: evidence.status.map(u32::from).unwrap_or_default(),
         details: bounded(&evidence.details, 96),

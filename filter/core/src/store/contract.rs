@@ -22,7 +22,7 @@ pub enum Change {
 
 /// An unknown operation's `last_seen` is written at most this often, milliseconds: every write to a
 /// store costs, and windows are hours.
-const SEEN_EVERY_MS: u64 = 60_000;
+pub(super) const SEEN_EVERY_MS: u64 = 60_000;
 
 /// One step. `current` is the record that is there, `now` the store's clock.
 ///
@@ -122,7 +122,7 @@ fn forget(record: &mut Record, now: u64) {
 
 /// The record that a claim makes. The generation is the store's time, so that it rises even across
 /// a release, which leaves nothing behind, and never repeats what a record remembers.
-fn claimed(claim: &Claim, now: u64, generation_before: u64) -> Record {
+pub(super) fn claimed(claim: &Claim, now: u64, generation_before: u64) -> Record {
     let mut history = History::default();
     history.push(Event {
         at: now,
@@ -280,7 +280,7 @@ fn give_back(record: &Record, owner: OwnerToken, now: u64) -> (Change, Reply) {
         .rev()
         .filter(|e| e.to == Status::Unknown && !is_late(e))
         .find_map(|e| e.evidence.clone())
-        .unwrap_or_else(|| Evidence::named("released_after_take_over"));
+        .unwrap_or_else(released);
     let mut next = record.clone();
     let from = next.state.status();
     next.state = State::Unknown {
@@ -301,6 +301,11 @@ fn give_back(record: &Record, owner: OwnerToken, now: u64) -> (Change, Reply) {
     (Change::Put(next.clone()), Reply::Applied(next))
 }
 
+/// What is known after a give-back, where the history no longer says more.
+pub(super) fn released() -> Evidence {
+    Evidence::named("released_after_take_over")
+}
+
 /// Whether it was the owner that wrote `unknown`: then something was sent, and a cancellation that
 /// arrives afterwards (a backlog may reorder) proves nothing. A lease that merely ended, noted by a
 /// reader or a sweep, takes nothing away from the owner's word.
@@ -314,12 +319,13 @@ fn owner_said_unknown(record: &Record) -> bool {
 /// A late answer in the history, as [`stale`] puts it there: it changed nothing, and its evidence
 /// is an answer's.
 fn is_late(event: &Event) -> bool {
+    event.from == event.to && event.evidence.as_ref().is_some_and(is_answer)
+}
+
+/// Evidence that is an answer's.
+pub(super) fn is_answer(evidence: &Evidence) -> bool {
     let answers = [Status::Accepted.as_str(), Status::Completed.as_str()];
-    event.from == event.to
-        && event
-            .evidence
-            .as_ref()
-            .is_some_and(|e| e.result.is_some() && answers.contains(&e.details.as_str()))
+    evidence.result.is_some() && answers.contains(&evidence.details.as_str())
 }
 
 fn change(record: &Record, transition: &Transition, now: u64) -> (Change, Reply) {
@@ -515,7 +521,7 @@ impl Record {
 
 impl Target {
     /// The answer that a target carries, as evidence.
-    fn answer(&self) -> Option<Evidence> {
+    pub(super) fn answer(&self) -> Option<Evidence> {
         match self {
             Self::Accepted { outcome, .. } | Self::Completed { outcome, .. } => Some(Evidence {
                 status: Some(outcome.status),

@@ -3,9 +3,11 @@
 //! An [`Op`] is one step on one operation; a store answers it with one [`Reply`]. What a step
 //! means is written once, in [`contract::apply`]: a pure function from the record that is there to
 //! the change and the reply. The shared-data [`table`] runs that function under compare-and-swap;
-//! remote engines restate it in their own language and are held to it by tests.
+//! [`remote`] engines restate it in their own language and are held to it by tests.
 
 pub mod contract;
+pub mod redis;
+pub mod remote;
 pub mod table;
 
 use crate::fingerprint::Fingerprint;
