@@ -4,7 +4,7 @@
 use host_tests::{
     check::{refused, replayed, settled, unknown, until},
     client::{H2, Pool, Raw, Request, send_all},
-    envoy::{Envoy, crash_module},
+    envoy::{Envoy, SIGNING_SECRET, config::LOOPBACK, crash_module},
     filter::{self, key},
     upstream::Upstream,
 };
@@ -197,7 +197,97 @@ async fn reloads_under_load_lose_no_record_and_run_nothing_twice() {
     let effects = upstream.effects_by();
     assert_eq!(effects.by_operation.len(), OPERATIONS);
     assert!(effects.by_operation.values().all(|n| *n == 1));
+    let stats = envoy.stats().await;
+    assert_eq!(stats.idempo("idempo_write_backlog", &[]), 0);
     assert_eq!(envoy.vm_traps(), 0);
+}
+
+/// Drained and removed under load, then there again: what was begun is recorded, inline and detached,
+/// and what never came in runs later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_is_taken_away_under_load_loses_nothing() {
+    const OPERATIONS: usize = 160;
+    for detached in [false, true] {
+        let upstream = Upstream::start().await;
+        let mut config = filter::minimal();
+        let mut builder = Envoy::with_filter(&upstream, Value::Null);
+        if detached {
+            config["loopback_cluster"] = json!(LOOPBACK);
+            config["signing"] = json!({"active": {"env": SIGNING_SECRET}});
+            builder = builder.loopback();
+        }
+        let mut envoy = builder
+            .options(|o| o.filter = Some(config))
+            .lds()
+            .drain_time_s(2)
+            .start()
+            .await;
+        let addr = envoy.addr();
+        if detached {
+            until("an open loopback", || async {
+                Raw::exchange(addr, &Request::post("/elsewhere"))
+                    .await
+                    .ok()?;
+                let stats = envoy.stats().await;
+                (stats.idempo("idempo_loopback_ready", &[]) > 0).then_some(())
+            })
+            .await;
+            upstream.reset();
+        }
+        let operations: Vec<Request> = (0..OPERATIONS)
+            .map(|_| charge().header("x-demo-delay-ms", "30"))
+            .collect();
+        // Two attempts of each, near each other; most meet no listener any more.
+        let load = tokio::spawn({
+            let operations = operations.clone();
+            async move {
+                for some in operations.chunks(8) {
+                    let mut tasks = tokio::task::JoinSet::new();
+                    for request in some.iter().chain(some) {
+                        let request = request.clone();
+                        tasks.spawn(async move {
+                            let stream = tokio::net::TcpStream::connect(addr).await.ok()?;
+                            drop(stream);
+                            Raw::exchange(addr, &request).await.ok()
+                        });
+                    }
+                    while tasks.join_next().await.is_some() {}
+                }
+            }
+        });
+        upstream.wait_for_requests(24).await;
+        envoy.options_mut().withdrawn = true;
+        envoy.reload_listener().await.unwrap();
+        load.await.unwrap();
+        envoy.options_mut().withdrawn = false;
+        envoy.reload_listener().await.unwrap();
+        let again = envoy.admin().listener("data").await.expect("a listener");
+        for request in &operations {
+            let answer = until("an answer", || async {
+                let answer = Raw::exchange(again, request).await.ok()?;
+                (answer.status == 201).then_some(answer)
+            })
+            .await;
+            let replay = Raw::exchange(again, request).await.unwrap();
+            assert_eq!(replay.one("idempotent-replayed"), Some("true"));
+            assert_eq!(replay.body, answer.body);
+        }
+        let effects = upstream.effects_by();
+        assert_eq!(
+            effects.by_operation.len(),
+            OPERATIONS,
+            "detached: {detached}"
+        );
+        assert!(effects.by_operation.values().all(|n| *n == 1));
+        let stats = until("quiet", || async {
+            let stats = envoy.stats().await;
+            (stats.idempo("idempo_detached_calls", &[]) == 0).then_some(stats)
+        })
+        .await;
+        assert_eq!(stats.idempo("idempo_write_backlog", &[]), 0);
+        assert_eq!(stats.idempo("idempo_unknown_total", &[]), 0);
+        assert_eq!(envoy.vm_traps(), 0);
+    }
 }
 
 #[tokio::test]

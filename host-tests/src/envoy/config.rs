@@ -54,6 +54,8 @@ pub struct Options {
     pub bootstrap: Map<String, Value>,
     /// Upstream hosts.
     pub hosts: Vec<SocketAddr>,
+    /// The listener file holds no listener: what there was is drained and removed.
+    pub withdrawn: bool,
     /// Adds the internal listener and the cluster [`LOOPBACK`], see [`super::Builder::loopback`].
     pub loopback: bool,
     /// Octets that each connection may buffer before its peer is held back (Envoy's default: 1 MiB).
@@ -83,6 +85,7 @@ impl Options {
             clusters: Vec::new(),
             bootstrap: Map::new(),
             hosts,
+            withdrawn: false,
             loopback: false,
             buffer_limit: None,
             loopback_filter: None,
@@ -138,6 +141,9 @@ impl Options {
 
     /// The listeners: data, and the loopback where there is one.
     pub(super) fn listeners(&self, files: &Files) -> Vec<Value> {
+        if self.withdrawn {
+            return Vec::new();
+        }
         let mut all = vec![self.listener(&files.access_log())];
         all.extend(
             self.loopback

@@ -338,6 +338,8 @@ fn fits(headers: &Headers) -> bool {
     headers.lines().len() <= LINES_MAX
         && octets.sum::<usize>() <= OCTETS_MAX
         && !headers.has("trailer")
+        // Not of HTTP/2, which the way there speaks (RFC 9113 §8.2.2).
+        && !headers.has("upgrade")
 }
 
 /// The request's lines as they leave the filter, without what the host's own client would act on: it
