@@ -23,7 +23,7 @@ ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
 BENCH           := $(CARGO_TARGET_DIR)/release/bench
 BENCH_ARGS      ?=
 
-.PHONY: run test stores module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-tools clean
+.PHONY: run test fuzz stores module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-tools clean
 
 run: module envoy
 	cargo build --quiet --package host-tests --bin demo
@@ -97,3 +97,17 @@ fmt:
 clean:
 	cargo clean
 	rm -rf .venv .tools
+
+# Each fuzz target in turn, SECONDS each, from its seeds; what was found before stays in the corpus. Takes a
+# nightly compiler.
+SECONDS_EACH = $(or $(SECONDS),60)
+FUZZ_TARGETS = $(notdir $(basename $(wildcard filter/core/fuzz/fuzz_targets/*.rs)))
+fuzz: .tools/bin/cargo-fuzz
+	@cd filter/core/fuzz && for target in $(FUZZ_TARGETS); do \
+		mkdir -p corpus/$$target; \
+		PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz run --fuzz-dir . $$target corpus/$$target seeds/$$target -- \
+			-max_total_time=$(SECONDS_EACH) -max_len=4096 -timeout=10 -print_final_stats=1 || exit 1; \
+	done
+
+.tools/bin/cargo-fuzz:
+	cargo install --quiet --root .tools cargo-fuzz

@@ -470,6 +470,7 @@ fn what_a_call_cannot_carry_runs_inline() {
         "{}",
     );
     inline(&mut detaching(), &[("trailer", "x-sum")], "{}");
+    inline(&mut detaching(), &[("upgrade", "h2c")], "{}");
     let big = format!("\"{}\"", "x".repeat(64 << 10));
     inline(&mut detaching(), &[], &big);
     let many: Vec<_> = (0..80).map(|_| ("x-many", "1")).collect();
