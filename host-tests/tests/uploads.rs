@@ -408,3 +408,37 @@ async fn a_large_duplicate_behind_a_slow_store_gets_an_answer() {
     assert_eq!(upstream.effects(), 1);
     assert_eq!(envoy.vm_traps(), 0);
 }
+
+/// A buffer that is smaller than what is held of a body stops the body for good: that must be said, and a
+/// body that fits, or need not be held, is none the worse for it.
+#[tokio::test]
+async fn a_buffer_that_is_too_small_is_told_from_a_slow_client() {
+    let upstream = Upstream::start().await;
+    let envoy = Envoy::with_filter(&upstream, filter::minimal())
+        .buffer_limit(48 << 10)
+        .concurrency(1)
+        .start()
+        .await;
+    let json = |n: usize| {
+        Request::post("/v1/files")
+            .key(key())
+            .json(format!("\"{}\"", "x".repeat(n)))
+    };
+    let small = json(20_000);
+    let first = Raw::exchange(envoy.addr(), &small).await.unwrap();
+    replayed(&first, &Raw::exchange(envoy.addr(), &small).await.unwrap());
+    let large = json(400_000);
+    let mut stuck = Upload::begin(envoy.addr(), &large, BodyFraming::Length).await;
+    let taken = stuck.send_until_held_back().await;
+    let answer = stuck.answer().await.unwrap();
+    let problem = refused(&answer, 500, "misconfigured");
+    assert_eq!(problem["reason"], "body_stalled", "{taken:?}");
+    let log = envoy.log();
+    let told = log
+        .lines()
+        .find(|l| l.contains("per_connection_buffer_limit_bytes"));
+    assert!(told.is_some_and(|l| l.contains("[error]")), "{log}");
+    assert_eq!(upstream.effects(), 1);
+    replayed(&first, &Raw::exchange(envoy.addr(), &small).await.unwrap());
+    assert_eq!(envoy.vm_traps(), 0);
+}

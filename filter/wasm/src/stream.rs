@@ -21,7 +21,7 @@ use std::rc::{Rc, Weak};
 const WITHHELD_MS: u64 = 10_000;
 
 /// A body that has begun and stops coming may be a client that pauses: it is given longer, milliseconds.
-const STALLED_MS: u64 = 30_000;
+const STALLED_MS: u64 = 15_000;
 
 /// Octets of request bodies that one worker holds until they are claimed, all together.
 const MAX_HOLDING: u64 = 256 << 20;
