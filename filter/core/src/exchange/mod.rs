@@ -26,7 +26,8 @@
 //! | [`refusal`] | why not, and what the client is told |
 //! | [`claim`] | what the store's reply to the claim means |
 //! | [`answer`] | answering from a record |
-//! | [`response`] | the upstream's answer: class, recording, hold |
+//! | [`response`] | the upstream's answer: class, hold, last write |
+//! | [`recording`] | what is kept of it |
 //! | [`failure`] | answers that are not the upstream's: sent or not sent |
 //! | [`detached`] | attempts that outlive their client |
 //! | [`inner`] | their inner pass |
@@ -41,6 +42,7 @@ mod ending;
 pub mod failure;
 mod inner;
 mod metadata;
+mod recording;
 mod refusal;
 mod request;
 mod response;
