@@ -306,13 +306,16 @@ impl Attempt {
 
 /// A fingerprint as a conflict report shows it: digest, length, form; no part of a payload.
 fn report(fingerprint: &Fingerprint) -> serde_json::Value {
-    json!({
+    let mut shown = json!({
         "digest": hex_of(&fingerprint.digest),
         "algorithm": fingerprint.algorithm.as_str(),
         "form": fingerprint.form.as_str(),
         "version": fingerprint.version,
         "length": fingerprint.length,
         "media_type": fingerprint.media_type,
-        "head_octets": fingerprint.head.map(|h| h.octets),
-    })
+    });
+    if let (Some(head), Some(members)) = (fingerprint.head, shown.as_object_mut()) {
+        members.insert("head_octets".to_owned(), head.octets.into());
+    }
+    shown
 }
