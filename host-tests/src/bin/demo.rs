@@ -212,7 +212,8 @@ Try it:
   access log: {dir}/access.log
   Envoy's log: {dir}/envoy.log
 An upstream that is slow, fails or breaks off: add -H 'x-demo-delay-ms: 3000',
-  -H 'x-demo-status: 503' or -H 'x-demo-fault: act-close'."#,
+  -H 'x-demo-status: 503' or -H 'x-demo-fault: act-close'.
+A client that leaves: a key of your own, -m 0.2 and -H 'x-demo-delay-ms: 1000'; its retry a second later is replayed."#,
         dir = dir.display(),
     );
     Ok(())
