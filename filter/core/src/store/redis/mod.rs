@@ -26,7 +26,7 @@
 //! | `{idempo:NN}:1:t:<tenant>` | sorted set: a counted tenant's records by when they expire | with the last of them |
 //! | `{idempo:NN}:1:epoch`, `:seq` | how a store that forgets is noticed | no expiry |
 //!
-//! `1` is the layout's version. A record is text: `1,<checksum>,<fields>` with the fields
+//! `1` is the layout's version. A record is text: `1,<checksum>,<fields>;<sealed parts>;<events>` with the fields
 //! that `text_of` lists in the script; the checksum covers the operation id and the fields. Whatever
 //! else is found at its key (another type, half a record, a format from the future) is `corrupt`,
 //! never absent (rule 9), and is left alone.
