@@ -1,0 +1,13 @@
+//! The built module in the second engine.
+
+mod scenarios;
+mod whole;
+
+use idempo_engine_tests::engine::Compiled;
+use std::sync::OnceLock;
+
+/// Compiled code, which takes seconds to make and never changes.
+fn compiled() -> &'static Compiled {
+    static COMPILED: OnceLock<Compiled> = OnceLock::new();
+    COMPILED.get_or_init(Compiled::shipped)
+}

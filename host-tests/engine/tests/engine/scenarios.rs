@@ -1,0 +1,262 @@
+//! What happens in a run: used as it is, and with every host call failing in turn.
+//!
+//! A scenario asserts nothing while it runs, since with a fault anything documented may happen.
+
+use idempo_engine_tests::faults::Faults;
+use idempo_engine_tests::host::{Host, Request, Setup};
+use idempo_engine_tests::script::{Answer, Fate, World};
+use idempo_engine_tests::shared::CasRule;
+use serde_json::{Value, json};
+
+pub(crate) const KEY: &str = "6f1c9bd2-0a7e-4c86-b1f5-3f4f9f0f8e11";
+pub(crate) const OTHER: &str = "0b2f6a9c-7d3e-4f18-9a55-c2d4e6f80133";
+pub(crate) const BODY: &str = r#"{"amount":1000}"#;
+
+/// Longer than any scenario takes: leases, time-outs and waits are over by then.
+pub(crate) const LONG_MS: u64 = 90_000;
+
+/// What is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) configuration: fn() -> Value,
+    pub(crate) workers: usize,
+    pub(crate) world: fn() -> World,
+    /// Returns its clients.
+    pub(crate) run: fn(&mut Host) -> Vec<usize>,
+    /// What a client does that has no answer it can use.
+    pub(crate) retry: fn() -> Request,
+    /// Duplicates are by design: nothing is enforced.
+    pub(crate) observes: bool,
+}
+
+impl Scenario {
+    pub(crate) fn setup(&self, rule: CasRule, faults: Faults) -> Setup {
+        Setup {
+            configuration: (self.configuration)().to_string(),
+            workers: self.workers,
+            rule,
+            environment: vec![
+                ("PATH".into(), "/usr/bin".into()),
+                ("SECRET".into(), "0123456789abcdef0123456789abcdef".into()),
+            ],
+            faults,
+            world: (self.world)(),
+        }
+    }
+}
+
+pub(crate) const ALL: [Scenario; 11] = [
+    Scenario {
+        name: "first attempt, replay",
+        configuration: plain,
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "conflict",
+        configuration: plain,
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![
+                first,
+                host.send(0, Request::post("/v1/charges", KEY, r#"{"amount":2}"#)),
+            ]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "wait and wake across workers",
+        configuration: waiting,
+        workers: 2,
+        world: || slow(350),
+        run: |host| {
+            let first = host.send(0, charge());
+            host.pass(50);
+            vec![first, host.send(1, charge()), host.send(0, charge())]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "detached",
+        configuration: detached,
+        workers: 1,
+        world: || looped(slow(40)),
+        run: |host| {
+            host.pass(250);
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "detached, the client leaves",
+        configuration: detached,
+        workers: 1,
+        world: || looped(slow(400)),
+        run: |host| {
+            host.pass(250);
+            let first = host.send(0, charge());
+            host.pass(30);
+            host.leave(first);
+            host.pass(600);
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "observe",
+        configuration: || with(json!({"mode": "observe"})),
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        observes: true,
+    },
+    Scenario {
+        name: "large body",
+        configuration: || with(json!({"fingerprint": {"body": "raw"}})),
+        workers: 1,
+        world: World::default,
+        run: |host| vec![host.send(0, upload())],
+        retry: upload,
+        observes: false,
+    },
+    Scenario {
+        name: "client leaves, inline",
+        configuration: plain,
+        workers: 1,
+        world: || slow(400),
+        run: |host| {
+            let first = host.send(0, charge());
+            host.pass(30);
+            host.leave(first);
+            host.pass(100);
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "upstream breaks, the router would try again",
+        configuration: plain,
+        workers: 1,
+        world: || World {
+            upstream: Box::new(|_, n| match n {
+                0 => Fate::Reset(5),
+                _ => Fate::Answer(Answer::new(201, "{}")),
+            }),
+            router_retries: 2,
+            ..World::default()
+        },
+        run: |host| vec![host.send(0, charge())],
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "refused upstream, released",
+        configuration: plain,
+        workers: 1,
+        world: || World {
+            upstream: Box::new(|_, n| {
+                Fate::Answer(match n {
+                    0 => Answer::new(429, "{}"),
+                    _ => Answer::new(201, "{}"),
+                })
+            }),
+            ..World::default()
+        },
+        run: |host| vec![host.send(0, charge())],
+        retry: charge,
+        observes: false,
+    },
+    Scenario {
+        name: "ticks",
+        configuration: plain,
+        workers: 2,
+        world: || slow(12_000),
+        run: |host| {
+            host.pass(500);
+            let first = host.send(1, charge());
+            host.pass(11_000);
+            vec![first]
+        },
+        retry: charge,
+        observes: false,
+    },
+];
+
+fn charge() -> Request {
+    Request::post("/v1/charges", KEY, BODY)
+}
+
+fn upload() -> Request {
+    let body = "x".repeat(200_000);
+    let request = Request::post("/v1/charges", KEY, &body).in_pieces(16_000);
+    request.with("content-type", "application/octet-stream")
+}
+
+fn plain() -> Value {
+    with(json!({}))
+}
+
+fn waiting() -> Value {
+    with(json!({"in_flight": {"action": "wait", "timeout": "5s"}}))
+}
+
+/// A small table, so that a tick's share of the sweep is small, too.
+pub(crate) fn with(members: Value) -> Value {
+    let mut route = json!({
+        "id": "charges",
+        "match": {"methods": ["POST"], "path": {"prefix": "/v1"}},
+    });
+    for (name, value) in members.as_object().expect("members") {
+        route[name] = value.clone();
+    }
+    json!({
+        "namespace": "engine",
+        "store": {"shared_data": {"records": "1MiB", "bodies": "1MiB", "tombstones": "64KiB"}},
+        "routes": [route],
+    })
+}
+
+fn detached() -> Value {
+    let mut all = plain();
+    all["signing"] = json!({"active": {"env": "SECRET"}});
+    all["loopback_cluster"] = json!("loopback");
+    all
+}
+
+fn slow(ms: u64) -> World {
+    World {
+        upstream: Box::new(move |_, n| {
+            Fate::Answer(Answer::new(201, &format!("{{\"charge\":{n}}}")).after(ms))
+        }),
+        ..World::default()
+    }
+}
+
+fn looped(mut world: World) -> World {
+    let back: idempo_engine_tests::script::Script = Box::new(|_, _| Fate::Loopback);
+    world.clusters.insert("loopback".into(), back);
+    world
+}
