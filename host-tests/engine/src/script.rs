@@ -30,7 +30,13 @@ impl Answer {
     #[must_use]
     pub fn new(status: u16, body: &str) -> Self {
         let mut headers = lines(&[(":status", &status.to_string())]);
-        headers.push((b"content-type".to_vec(), b"application/json".to_vec()));
+        let length = body.len().to_string();
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("content-length", &length),
+        ] {
+            headers.push((name.into(), value.into()));
+        }
         Self {
             after_ms: 1,
             headers,

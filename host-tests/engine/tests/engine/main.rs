@@ -1,6 +1,7 @@
 //! The built module in the second engine.
 
 mod scenarios;
+mod sweep;
 mod whole;
 
 use idempo_engine_tests::engine::Compiled;

@@ -9,7 +9,6 @@ use idempo_engine_tests::shared::CasRule;
 use serde_json::{Value, json};
 
 pub(crate) const KEY: &str = "6f1c9bd2-0a7e-4c86-b1f5-3f4f9f0f8e11";
-pub(crate) const OTHER: &str = "0b2f6a9c-7d3e-4f18-9a55-c2d4e6f80133";
 pub(crate) const BODY: &str = r#"{"amount":1000}"#;
 
 /// Longer than any scenario takes: leases, time-outs and waits are over by then.
@@ -26,6 +25,8 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(&mut Host) -> Vec<usize>,
     /// What a client does that has no answer it can use.
     pub(crate) retry: fn() -> Request,
+    /// How often the upstream may act: once, unless its answer says that nothing was done.
+    pub(crate) may_act: usize,
     /// Duplicates are by design: nothing is enforced.
     pub(crate) observes: bool,
 }
@@ -58,6 +59,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -74,6 +76,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             ]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -87,6 +90,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(1, charge()), host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -101,6 +105,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -117,6 +122,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -130,6 +136,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: true,
     },
     Scenario {
@@ -139,6 +146,7 @@ pub(crate) const ALL: [Scenario; 11] = [
         world: World::default,
         run: |host| vec![host.send(0, upload())],
         retry: upload,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -154,6 +162,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first, host.send(0, charge())]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -170,6 +179,7 @@ pub(crate) const ALL: [Scenario; 11] = [
         },
         run: |host| vec![host.send(0, charge())],
         retry: charge,
+        may_act: 1,
         observes: false,
     },
     Scenario {
@@ -187,6 +197,7 @@ pub(crate) const ALL: [Scenario; 11] = [
         },
         run: |host| vec![host.send(0, charge())],
         retry: charge,
+        may_act: 2,
         observes: false,
     },
     Scenario {
@@ -201,6 +212,7 @@ pub(crate) const ALL: [Scenario; 11] = [
             vec![first]
         },
         retry: charge,
+        may_act: 1,
         observes: false,
     },
 ];
