@@ -27,6 +27,7 @@ fn plan() -> Plan {
         mode: Mode::Enforce,
         enforce_fraction: 1.0,
         store: Store::SharedData(SharedDataStore::default()),
+        replay_cache_bytes: 0,
         tenant: Tenant {
             required: false,
             sources: vec![Source::Header("x-tenant-id".into())],
