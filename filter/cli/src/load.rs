@@ -236,7 +236,7 @@ fn any(node: &Node) -> Result<Plan, Refusal> {
 }
 
 /// Only where something was refused: then the reading of a scalar may be why. The texts echo
-/// scalars, so nothing under `signing` is told.
+/// scalars, so nothing that may hold a secret is told.
 fn notes(node: &Node, refused: bool) -> Vec<String> {
     if !refused {
         return Vec::new();
@@ -245,9 +245,30 @@ fn notes(node: &Node, refused: bool) -> Vec<String> {
         .get("value")
         .filter(|_| node.has("@type"))
         .unwrap_or(node);
-    let told = body.members().filter(|(name, _)| *name != "signing");
-    told.flat_map(|(_, member)| member.surprises())
+    let mut told = Vec::new();
+    surprises("", body, &mut told);
+    told.into_iter()
         .take(20)
         .map(|(line, text)| format!("line {line}: {text}"))
         .collect()
+}
+
+/// Those of the members, but for the parts that may hold a secret. Such parts are objects within
+/// objects, three levels down at most.
+fn surprises<'a>(path: &str, node: &'a Node, told: &mut Vec<(usize, &'a str)>) {
+    for (name, member) in node.members() {
+        let path = if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        };
+        if config::secret_part(&path).is_some() {
+            continue;
+        }
+        if matches!(path.as_str(), "store" | "store.redis") && member.members().next().is_some() {
+            surprises(&path, member, told);
+        } else {
+            told.extend(member.surprises());
+        }
+    }
 }

@@ -47,6 +47,11 @@ fn wrong_configurations_are_refused_with_place_and_remedy() {
     let matching = |text: &str| {
         format!("store: {{ shared_data: {{}} }}\nroutes:\n  - id: charges\n    match: {text}\n")
     };
+    let redis = |members: &str, more: &str| {
+        format!(
+            "store: {{ redis: {{ {members} }} }}\n{more}\nroutes: [{{ id: a, match: {{ path: {{ prefix: /a }} }} }}]"
+        )
+    };
     for (yaml, path, part) in [
         (top("namespac: x"), "namespac", "did you mean \"namespace\""),
         (
@@ -87,9 +92,54 @@ fn wrong_configurations_are_refused_with_place_and_remedy() {
             "too short",
         ),
         (
-            "store: { redis: {} }\nroutes: [{ id: a, match: { path: { prefix: /a } } }]".to_owned(),
-            "store.redis",
+            "store: { etcd: {} }\nroutes: [{ id: a, match: { path: { prefix: /a } } }]".to_owned(),
+            "store.etcd",
             "not available in this version",
+        ),
+        (
+            redis("transport: webdis", ""),
+            "store.redis.cluster",
+            "is missing",
+        ),
+        (
+            redis("cluster: r, transport: webdsi", ""),
+            "store.redis.transport",
+            "did you mean \"webdis\"",
+        ),
+        (
+            redis("cluster: r, transport: webdis, token: { env: T }", ""),
+            "store.redis.token",
+            "write authorization: {env: NAME}",
+        ),
+        (
+            redis("cluster: r, transport: rest, token: literal", ""),
+            "store.redis.token",
+            "never written here",
+        ),
+        (
+            redis("cluster: r, transport: resp, timeout: 500ms", ""),
+            "store.redis.timeout",
+            "write \"0.5s\"",
+        ),
+        (
+            redis("cluster: r, transport: resp, hold: 1s", ""),
+            "store.redis.hold",
+            "write \"30s\" or more",
+        ),
+        (
+            redis("cluster: r, transport: resp", "limits: { store_calls: 0 }"),
+            "limits.store_calls",
+            "write 1 to 64",
+        ),
+        (
+            top("replay_cache: { bytes: 16MiB }"),
+            "replay_cache",
+            "would do nothing",
+        ),
+        (
+            top("limits: { store_batch: 8 }"),
+            "limits.store_batch",
+            "no call leads to shared_data",
         ),
         (
             "store: { shared_data: {} }\nroutes: []".to_owned(),
@@ -266,6 +316,29 @@ fn what_envoy_reads_otherwise_is_pointed_at() {
     let ran = check_text(&with("signing: { active: 0.12345 }", ""));
     assert_eq!(ran.code, 1);
     assert!(!ran.out.contains("12345"), "{}", ran.out);
+    let redis = |members: &str| {
+        format!(
+            "store: {{ redis: {{ cluster: r, transport: resp, {members} }} }}\nroutes: [{{ id: a, match: {{ path: {{ prefix: /a }} }} }}]"
+        )
+    };
+    for secret in [
+        "token: 0.12345",
+        "authorization: 0.12345",
+        "login: 0.12345",
+        "login: { password: 0.12345 }",
+        "login: { user: 0.12345, password: { env: P } }",
+    ] {
+        let ran = check_text(&redis(secret));
+        assert_eq!(ran.code, 1, "{secret}");
+        assert!(!ran.out.contains("12345"), "{}", ran.out);
+    }
+    let ran = check_text(&redis("prefix: no"));
+    assert!(
+        ran.out
+            .contains("note: line 1: Envoy reads a plain no as false"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]

@@ -66,6 +66,31 @@ fn a_declared_migration_and_harmless_edits_pass() {
 }
 
 #[test]
+fn another_store_fails_and_another_time_out_does_not() {
+    const REDIS: &str = "store: { redis: { cluster: redis-webdis, transport: webdis } }";
+    let (moved, changes) = (
+        edited("store: { shared_data: {} }", REDIS),
+        "[identity] store: from shared_data to redis",
+    );
+    assert_eq!(moved.code, 1, "{}", moved.out);
+    assert!(moved.out.contains(changes), "{}", moved.out);
+    let old = std::fs::read_to_string(fixture("shop.yaml")).expect("the fixture");
+    let old = old.replace("store: { shared_data: {} }", REDIS);
+    let (_keep, before) = file("old.yaml", &old);
+    for (to, code, line) in [
+        ("timeout: 1s", 0, "[harmless] store.redis.timeout: "),
+        ("prefix: shop", 1, "[identity] store.redis.prefix: "),
+        ("topology: cluster", 1, "[identity] store.redis.topology: "),
+    ] {
+        let new = old.replace("transport: webdis", &format!("transport: webdis, {to}"));
+        let (_keep, after) = file("new.yaml", &new);
+        let ran = idempo(&["diff", &before, &after]);
+        assert_eq!(ran.code, code, "{to}\n{}{}", ran.out, ran.err);
+        assert!(ran.out.contains(line), "{line}\n{}", ran.out);
+    }
+}
+
+#[test]
 fn envoy_files_can_be_compared() {
     let path = repository("envoy/envoy.yaml");
     let text = std::fs::read_to_string(&path).expect("the shipped configuration");

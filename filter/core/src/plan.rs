@@ -4,6 +4,11 @@
 //! plan exists, every contradiction has been refused. Times are milliseconds unless a name says
 //! otherwise.
 
+mod redis;
+
+pub(crate) use redis::call_limits;
+pub use redis::{MAX_REMOTE_BODY, RedisLogin, RedisStore, RedisTransport};
+
 use crate::fingerprint::CANONICAL_MAX;
 use crate::reply::Code;
 use std::collections::BTreeMap;
@@ -19,6 +24,8 @@ pub struct Plan {
     pub enforce_fraction: f64,
     /// Where records live.
     pub store: Store,
+    /// Budget of the cache in front of a remote store, bytes (default 16 MiB); 0: there is none.
+    pub replay_cache_bytes: u64,
     /// Whose operations these are.
     pub tenant: Tenant,
     /// Optional caller identity, bound into the fingerprint.
@@ -39,6 +46,16 @@ impl Plan {
     pub fn route(&self, id: &str) -> Option<&Route> {
         self.routes.iter().find(|r| r.id == id)
     }
+
+    /// The longest lease of all routes, ms.
+    #[must_use]
+    pub fn longest_lease_ms(&self) -> u64 {
+        longest_lease_ms(&self.routes)
+    }
+}
+
+pub(crate) fn longest_lease_ms(routes: &[Route]) -> u64 {
+    routes.iter().map(|r| r.lease_ms).max().unwrap_or(0)
 }
 
 /// How much the filter may interfere.
@@ -58,6 +75,8 @@ pub enum Mode {
 pub enum Store {
     /// The host's shared data: a fixed table of hashed slots.
     SharedData(SharedDataStore),
+    /// A Redis, reached by calls through a cluster of Envoy.
+    Redis(Box<RedisStore>),
 }
 
 impl Store {
@@ -66,6 +85,7 @@ impl Store {
     pub fn name(&self) -> &'static str {
         match self {
             Self::SharedData(_) => "shared_data",
+            Self::Redis(_) => "redis",
         }
     }
 }
@@ -123,6 +143,8 @@ pub struct Tenant {
 pub struct Limits {
     /// Live records one tenant may hold; `None`: no quota.
     pub tenant_records: Option<u64>,
+    /// New claims one tenant may make per second and worker; `None`: as many as it likes.
+    pub tenant_claims_per_second: Option<u32>,
     /// Attempts of all operations that may wait at once in one worker (default 1024).
     pub worker_waiters: u32,
     /// Memory for answers being recorded, per worker, bytes (default 64 MiB). Beyond it an answer is
@@ -134,6 +156,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             tenant_records: None,
+            tenant_claims_per_second: None,
             worker_waiters: 1024,
             recording_bytes: 64 << 20,
         }

@@ -221,6 +221,11 @@ impl Root {
         let vm = Vm::current();
         let opened = match &plan.store {
             Store::SharedData(store) => vm.open(store)?,
+            Store::Redis(_) => {
+                return Err("store.redis: this module cannot reach a Redis yet; \
+                            write store: {shared_data: {}}"
+                    .to_owned());
+            }
         };
         let remembers_since = Some(opened.since_wall_ms);
         let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();

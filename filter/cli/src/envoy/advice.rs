@@ -3,7 +3,7 @@
 
 use super::Plugin;
 use crate::document::Node;
-use idempo_core::plan::Plan;
+use idempo_core::plan::{Plan, Store};
 use serde::Serialize;
 
 /// One setting to look at.
@@ -90,34 +90,55 @@ fn vm(plugin: &Plugin<'_>, plan: Option<&Plan>, out: &mut Vec<Warning>) {
             node,
             "fail_open is true: after a crash of the module, writes pass without any protection; write failure_policy: FAIL_RELOAD",
         ),
-        _ => add(
-            out,
-            path,
-            node,
-            "failure_policy is not FAIL_RELOAD: after a crash of the module Envoy answers 503 until it is restarted, and a restart forgets the shared_data store",
-        ),
-    }
-    let Some(signing) = plan.and_then(|p| p.signing.as_ref()) else {
-        return;
-    };
-    let passed: Vec<&str> = node
-        .at(&["vm_config", "environment_variables", "host_env_keys"])
-        .map(|keys| keys.items().filter_map(Node::text).collect())
-        .unwrap_or_default();
-    let literal = node.at(&["vm_config", "environment_variables", "key_values"]);
-    let names = std::iter::once(&signing.active_env).chain(&signing.previous_env);
-    for name in names {
-        if !passed.contains(&name.as_str()) && literal.is_none_or(|l| !l.has(name)) {
+        _ => {
+            let forgets = match plan.map(|p| &p.store) {
+                Some(Store::Redis(_)) => "",
+                Some(Store::SharedData(_)) | None => {
+                    ", and a restart forgets the shared_data store"
+                }
+            };
             add(
                 out,
                 path,
                 node,
                 format!(
-                    "signing reads the environment variable {name}, which vm_config.environment_variables.host_env_keys does not pass on"
+                    "failure_policy is not FAIL_RELOAD: after a crash of the module Envoy answers 503 until it is restarted{forgets}"
                 ),
             );
         }
     }
+    let passed: Vec<&str> = node
+        .at(&["vm_config", "environment_variables", "host_env_keys"])
+        .map(|keys| keys.items().filter_map(Node::text).collect())
+        .unwrap_or_default();
+    let literal = node.at(&["vm_config", "environment_variables", "key_values"]);
+    for (reader, name) in plan.map(variables).unwrap_or_default() {
+        if !passed.contains(&name) && literal.is_none_or(|l| !l.has(name)) {
+            add(
+                out,
+                path,
+                node,
+                format!(
+                    "{reader} reads the environment variable {name}, which vm_config.environment_variables.host_env_keys does not pass on"
+                ),
+            );
+        }
+    }
+}
+
+/// The environment variables that a configuration reads, and which part of it does.
+fn variables(plan: &Plan) -> Vec<(&'static str, &str)> {
+    let signing = plan.signing.iter().flat_map(|signing| {
+        let names = std::iter::once(&signing.active_env).chain(&signing.previous_env);
+        names.map(|name| ("signing", name.as_str()))
+    });
+    let store = match &plan.store {
+        Store::Redis(redis) => redis.transport.secret_env(),
+        Store::SharedData(_) => None,
+    };
+    signing
+        .chain(store.map(|name| ("store.redis", name)))
+        .collect()
 }
 
 fn manager(plugin: &Plugin<'_>, plan: Option<&Plan>, out: &mut Vec<Warning>) {

@@ -8,7 +8,7 @@ use super::request::Request;
 use idempo_core::envelope::{self, Envelope};
 use idempo_core::exchange::{Moment, Policy};
 use idempo_core::ids::OwnerToken;
-use idempo_core::plan::Route;
+use idempo_core::plan::{Route, Store};
 use idempo_core::record::{Evidence, Outcome, Replayable, Source, Status, WriteId};
 use idempo_core::store::{Action, Claim, Fence, Full, Target, Transition};
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub(crate) fn table(
         .into_iter()
         .map(|(state, mut fake)| row(state, &drive(policy, request, &mut fake, now)))
         .collect();
-    if route.key_time.is_some() {
+    if route.key_time.is_some() && matches!(policy.plan.store, Store::SharedData(_)) {
         // A store that forgets knows which keys it may have forgotten.
         let restarted = Arc::new(Policy {
             remembers_since: Some(now.wall_ms()),

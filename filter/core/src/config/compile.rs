@@ -10,6 +10,7 @@ use super::size::Size;
 use super::{classes, validate};
 use crate::plan::{self, Plan};
 use crate::reply::Code;
+use crate::store::redis::Layout;
 use std::collections::BTreeMap;
 
 const LEASE_MS: u64 = 30_000;
@@ -21,6 +22,11 @@ const REPLAY_MS: u64 = 172_800_000;
 const TOMBSTONE_MS: u64 = 604_800_000;
 const MAX_INLINE_BODY: u64 = 1 << 20;
 const CLAIM_AFTER: u64 = 64 << 10;
+const REPLAY_CACHE: u64 = 16 << 20;
+const STORE_TIMEOUT_MS: u64 = 500;
+const STORE_CALLS: u32 = 4;
+const STORE_BATCH: u32 = 64;
+const STORE_QUEUE: u32 = 4096;
 const DEFAULT_NAME: &str = "default";
 
 /// A member of a part: the route's own where it wrote one, else the inherited one.
@@ -38,6 +44,21 @@ pub(super) fn plan(config: &Config) -> Plan {
         Some(_) => plan::Execution::Detached,
         None => plan::Execution::Inline,
     };
+    let written = config.routes.iter().flatten();
+    let routes: Vec<_> = written
+        .map(|r| route(r, inherited.parts(), execution))
+        .collect();
+    let (store, replay_cache_bytes) = match config.store.as_ref().and_then(|s| s.redis.as_ref()) {
+        None => (plan::Store::SharedData(shared_data(config)), 0),
+        Some(written) => {
+            let cache = config.replay_cache.as_ref().and_then(|c| c.bytes);
+            let store = redis(written, config.limits.as_ref(), &routes);
+            (
+                plan::Store::Redis(Box::new(store)),
+                cache.map_or(REPLAY_CACHE, |s| s.0),
+            )
+        }
+    };
     Plan {
         namespace: config
             .namespace
@@ -45,18 +66,14 @@ pub(super) fn plan(config: &Config) -> Plan {
             .unwrap_or_else(|| DEFAULT_NAME.into()),
         mode: config.mode.map(mode).unwrap_or_default(),
         enforce_fraction: config.enforce_fraction.unwrap_or(1.0),
-        store: plan::Store::SharedData(shared_data(config)),
+        store,
+        replay_cache_bytes,
         tenant: tenant(config.tenant.as_ref()),
         principal: config.principal.as_ref().and_then(source),
         limits: limits(config.limits.as_ref()),
         signing: config.signing.as_ref().and_then(signing),
         loopback_cluster: config.loopback_cluster.clone(),
-        routes: config
-            .routes
-            .iter()
-            .flatten()
-            .map(|r| route(r, inherited.parts(), execution))
-            .collect(),
+        routes,
     }
 }
 
@@ -91,6 +108,7 @@ fn limits(written: Option<&model::Limits>) -> plan::Limits {
     };
     plan::Limits {
         tenant_records: written.tenant_records,
+        tenant_claims_per_second: written.tenant_claims_per_second,
         worker_waiters: written.worker_waiters.unwrap_or(default.worker_waiters),
         recording_bytes: written
             .recording_bytes
@@ -98,11 +116,60 @@ fn limits(written: Option<&model::Limits>) -> plan::Limits {
     }
 }
 
+fn redis(
+    written: &model::Redis,
+    limits: Option<&model::Limits>,
+    routes: &[plan::Route],
+) -> plan::RedisStore {
+    let cluster = written.cluster.clone().unwrap_or_default();
+    let limit =
+        |of: fn(&model::Limits) -> Option<u32>, default| limits.and_then(of).unwrap_or(default);
+    let ms = |time: Option<Millis>, default| time.map_or(default, |m| m.0);
+    let bodies = routes.iter().map(|r| r.replay.max_inline_body).max();
+    plan::RedisStore {
+        authority: written.authority.clone().unwrap_or_else(|| cluster.clone()),
+        cluster,
+        transport: match written.transport {
+            None | Some(model::Transport::Webdis) => plan::RedisTransport::Webdis {
+                authorization_env: variable(&written.authorization),
+            },
+            Some(model::Transport::Rest) => plan::RedisTransport::Rest {
+                token_env: variable(&written.token),
+            },
+            Some(model::Transport::Resp) => plan::RedisTransport::Resp {
+                login: written.login.as_ref().and_then(|login| {
+                    Some(plan::RedisLogin {
+                        user: login.user.clone(),
+                        password_env: variable(&login.password)?,
+                    })
+                }),
+            },
+        },
+        layout: written
+            .prefix
+            .as_deref()
+            .map_or_else(Layout::default, Layout::new),
+        per_shard: written.topology == Some(model::Topology::Cluster),
+        timeout_ms: ms(written.timeout, STORE_TIMEOUT_MS),
+        hold_ms: ms(written.hold, plan::longest_lease_ms(routes)),
+        calls: limit(|l| l.store_calls, STORE_CALLS),
+        batch: plan::call_limits(
+            limit(|l| l.store_batch, STORE_BATCH),
+            bodies.unwrap_or(MAX_INLINE_BODY),
+        ),
+        queue: limit(|l| l.store_queue, STORE_QUEUE),
+    }
+}
+
+/// The name of a secret's variable.
+fn variable(secret: &Option<model::EnvSecret>) -> Option<String> {
+    secret.as_ref().and_then(|s| s.env.clone())
+}
+
 fn signing(written: &model::Signing) -> Option<plan::Signing> {
-    let name = |secret: &Option<model::EnvSecret>| secret.as_ref().and_then(|s| s.env.clone());
     Some(plan::Signing {
-        active_env: name(&written.active)?,
-        previous_env: name(&written.previous),
+        active_env: variable(&written.active)?,
+        previous_env: variable(&written.previous),
     })
 }
 

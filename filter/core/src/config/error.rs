@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, told so that the next edit is right.
 //!
 //! Every error names its place, the problem and the remedy. Values that an operator wrote are
-//! shown escaped and cut, so that a log line stays one line; nothing under `signing` is ever shown.
+//! shown escaped and cut, so that a log line stays one line; nothing that could be a secret is ever shown.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -152,17 +152,30 @@ impl Report {
     }
 }
 
-/// A path under `signing` only as far as its names are known: an unknown one might be the secret.
-fn redacted(path: String) -> String {
-    const KNOWN: [&str; 5] = [
-        "signing.active.env",
-        "signing.previous.env",
-        "signing.active",
-        "signing.previous",
-        "signing",
-    ];
-    let known = KNOWN.into_iter().find(|known| is_within(&path, known));
-    known.map_or(path, ToOwned::to_owned)
+/// The parts of a configuration in which a secret may have been written.
+const SECRET: [&str; 4] = [
+    "signing",
+    "store.redis.token",
+    "store.redis.authorization",
+    "store.redis.login",
+];
+
+/// The part of the configuration at or around this path of which nothing may be shown, because
+/// somebody may have written a secret there.
+#[must_use]
+pub fn secret_part(path: &str) -> Option<&'static str> {
+    SECRET.into_iter().find(|part| is_within(path, part))
+}
+
+/// A path into such a part only as far as its names are known: an unknown one might be the secret.
+pub(super) fn redacted(path: String) -> String {
+    const KNOWN: [&str; 6] = ["active", "previous", "user", "password", "env", ""];
+    let Some(part) = secret_part(&path) else {
+        return path;
+    };
+    let names = path.get(part.len()..).unwrap_or_default().split('.');
+    let known = names.take_while(|name| KNOWN.contains(name)).skip(1);
+    known.fold(part.to_owned(), |path, name| path + "." + name)
 }
 
 /// Whether `inner` is `outer` or lies under it.

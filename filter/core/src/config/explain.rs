@@ -1,15 +1,15 @@
 //! What is said of a part of the document that does not fit the model.
 
-use super::error::{brief, index, join, nearest, quote};
+use super::error::{brief, index, join, nearest, quote, redacted, secret_part};
 use super::read::{Fault, Step};
 use serde_json::Value;
 
 /// Place, problem, remedy.
 pub(super) fn explain(steps: &[Step<'_>], root: &Value, fault: Fault) -> (String, String, String) {
-    if let Some(Step::Member("signing")) = steps.first() {
-        return secret(steps);
-    }
     let path = show(steps);
+    if let Some(part) = secret_part(&path) {
+        return secret(part, path);
+    }
     let here = steps.iter().try_fold(root, |at, step| match step {
         Step::Member(name) => at.get(name),
         Step::Element(i) => at.get(*i),
@@ -35,7 +35,13 @@ pub(super) fn explain(steps: &[Step<'_>], root: &Value, fault: Fault) -> (String
             path,
             format!(
                 "{} does not belong here",
-                here.map_or_else(|| "this".to_owned(), brief)
+                match here {
+                    // It may be an address with a password in it.
+                    Some(Value::String(_)) if matches!(steps, [Step::Member("store"), ..]) =>
+                        "a text".to_owned(),
+                    Some(here) => brief(here),
+                    None => "this".to_owned(),
+                }
             ),
             format!("write {expected}"),
         ),
@@ -43,22 +49,20 @@ pub(super) fn explain(steps: &[Step<'_>], root: &Value, fault: Fault) -> (String
     }
 }
 
-/// Nothing from under `signing` is shown, not even a member's name: it might be the secret.
-fn secret(steps: &[Step<'_>]) -> (String, String, String) {
-    let known: Vec<&str> = steps
-        .iter()
-        .map_while(|s| match s {
-            Step::Member(name) => ["signing", "active", "previous", "env"]
-                .into_iter()
-                .find(|k| k == name),
-            Step::Element(_) => None,
-        })
-        .collect();
+/// Nothing of a part that may hold a secret is shown, not even a member's name: it might be the secret.
+fn secret(part: &str, path: String) -> (String, String, String) {
+    let remedy = match part {
+        "signing" => {
+            "write signing: {active: {env: NAME}}, with previous: {env: NAME} during a rotation"
+        }
+        "store.redis.login" => "write login: {user: NAME, password: {env: NAME}}",
+        _ => "write {env: NAME}",
+    };
     (
-        known.join("."),
+        redacted(path),
         "is not a reference to an environment variable; a secret itself is never written here"
             .into(),
-        "write signing: {active: {env: NAME}}, with previous: {env: NAME} during a rotation".into(),
+        remedy.into(),
     )
 }
 
@@ -100,13 +104,17 @@ fn reserved(steps: &[Step<'_>], name: &str) -> Option<(&'static str, &'static st
         steps.iter().any(is)
     };
     let told = match name {
-        "redis" | "etcd" | "postgres" if has("store") => (
+        "etcd" | "postgres" if has("store") => (
             "this store engine is not available in this version",
-            "write store: {shared_data: {}}, which serves one Envoy process",
+            "write store: {redis: {cluster: NAME, transport: webdis}}, or store: {shared_data: {}}, which serves one Envoy process",
         ),
-        "replay_cache" => (
-            "a replay cache would do nothing: the only store of this version already lives in the host's memory",
-            "leave replay_cache out",
+        "url" | "host" | "address" | "port" if has("redis") => (
+            "the store is reached through a cluster of Envoy, which knows its addresses",
+            "write cluster: NAME, and the addresses into that cluster",
+        ),
+        "user" | "password" if has("redis") => (
+            "this alone is no login",
+            "write login: {user: NAME, password: {env: NAME}} for transport resp, authorization: {env: NAME} for webdis or token: {env: NAME} for rest",
         ),
         "probe" if has("unknown") => (
             "the probe policy is not available in this version",

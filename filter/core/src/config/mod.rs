@@ -30,7 +30,7 @@ mod struct_pb;
 mod tests;
 mod validate;
 
-pub use error::{ConfigError, ConfigErrors};
+pub use error::{ConfigError, ConfigErrors, secret_part};
 pub use forms::{SchemaVersion, WordOr};
 #[cfg(feature = "schema")]
 pub use schema::schema;
@@ -58,10 +58,9 @@ pub fn parse(bytes: &[u8]) -> Result<Plan, ConfigErrors> {
     }
     if struct_pb::is_struct(bytes) {
         let value = struct_pb::decode(bytes).map_err(|(path, problem)| {
-            // A name under `signing` could be a secret that went astray.
-            let path = if path.starts_with("signing") { "signing" } else { &path };
+            let path = error::redacted(path);
             ConfigErrors::one(
-                path,
+                &path,
                 if path.is_empty() {
                     format!("the bytes are no google.protobuf.Struct ({problem})")
                 } else {

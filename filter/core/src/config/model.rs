@@ -181,6 +181,8 @@ model! {
         pub enforce_fraction: Option<f64>,
         /// Where records live: exactly one engine.
         pub store: Option<Store>,
+        /// Keeps recorded answers of a remote store at hand.
+        pub replay_cache: Option<ReplayCache>,
         /// Bounds per tenant and worker.
         pub limits: Option<Limits>,
         /// Signs the derived headers for the upstream; secrets by the name of their environment variable.
@@ -211,6 +213,8 @@ model! {
     pub struct Store: "one engine, such as {shared_data: {}}" {
         /// The host's shared data: one Envoy process, forgotten on restart.
         pub shared_data: Option<SharedData>,
+        /// A Redis that every Envoy shares, reached through one of Envoy's clusters.
+        pub redis: Option<Redis>,
     }
 
     /// Budgets of the shared-data table, each a hard bound.
@@ -223,14 +227,78 @@ model! {
         pub tombstones: Option<Size>,
     }
 
+    /// How the Redis is reached, and what is kept of it.
+    pub struct Redis: "an object such as {cluster: redis-webdis, transport: webdis}" {
+        /// The name of the Envoy cluster that calls go to.
+        pub cluster: Option<String>,
+        /// What answers there: `webdis`, `rest` or `resp`.
+        pub transport: Option<Transport>,
+        /// The `:authority` of the calls (default: the cluster's name).
+        pub authority: Option<String>,
+        /// `standalone` (default), or `cluster`: one call per hash slot.
+        pub topology: Option<Topology>,
+        /// What every key begins with: 1 to 32 letters, digits, `-` and `_` (default `idempo`).
+        pub prefix: Option<String>,
+        /// How long one call may take; an operation is repeated once. 0.01s to 10s (default 0.5s).
+        pub timeout: Option<Millis>,
+        /// Transport `rest`: the bearer token.
+        pub token: Option<EnvSecret>,
+        /// Transport `webdis`: the whole value of the `authorization` header.
+        pub authorization: Option<EnvSecret>,
+        /// Transport `resp`: what `AUTH` is sent.
+        pub login: Option<Login>,
+        /// How long nothing new is claimed after the store has forgotten something. At least the longest lease of all routes, which is the default.
+        pub hold: Option<Millis>,
+    }
+
+    /// How commands travel.
+    pub enum Transport {
+        /// Webdis: HTTP to Redis, as a sidecar.
+        Webdis = "webdis",
+        /// Redis over REST: JSON arrays of words, a bearer token.
+        Rest = "rest",
+        /// Raw RESP, handed to Redis by a route of the same Envoy that terminates `CONNECT`.
+        Resp = "resp",
+    }
+
+    /// What stands behind the transport.
+    pub enum Topology {
+        /// One server, with or without replicas: a call may touch any key.
+        Standalone = "standalone",
+        /// Redis Cluster: a call stays within one hash slot.
+        Cluster = "cluster",
+    }
+
+    /// Who logs in.
+    pub struct Login: "an object such as {user: idempo, password: {env: NAME}}" {
+        /// The ACL user (default: the default user of Redis).
+        pub user: Option<String>,
+        /// The password.
+        pub password: Option<EnvSecret>,
+    }
+
+    /// Recorded answers of a remote store, kept in the host's shared data.
+    pub struct ReplayCache: "an object such as {bytes: 16MiB}" {
+        /// Its budget (default 16MiB); 0 switches it off.
+        pub bytes: Option<Size>,
+    }
+
     /// Bounds that keep one tenant or one worker from taking everything.
     pub struct Limits: "an object such as {tenant_records: 100000}" {
         /// Live records that one tenant may hold (default: no quota).
         pub tenant_records: Option<u64>,
+        /// New claims that one tenant may make per second and worker (default: as many as it likes).
+        pub tenant_claims_per_second: Option<u32>,
         /// Attempts that may wait at once in one worker (default 1024).
         pub worker_waiters: Option<u32>,
         /// Memory for answers being recorded, per worker (default 64MiB).
         pub recording_bytes: Option<Size>,
+        /// Calls to a remote store that one worker has under way, 1 to 64 (default 4).
+        pub store_calls: Option<u32>,
+        /// Operations that one such call carries, 1 to 256 (default 64).
+        pub store_batch: Option<u32>,
+        /// Operations that wait for such a call in one worker, 16 to 65536 (default 4096).
+        pub store_queue: Option<u32>,
     }
 
     /// Secrets of the signature, two at once for a rotation.

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 /// What must be written, by type; the model has every member optional, so that the parser can tell
 /// all that is missing at once.
-const REQUIRED: [(&str, &[&str]); 12] = [
+const REQUIRED: [(&str, &[&str]); 13] = [
     ("Route", &["id", "match"]),
     ("Previous", &["id"]),
     ("Metadata", &["filter", "path"]),
     ("BodyMatch", &["pointer", "exact"]),
-    ("Store", &["shared_data"]),
+    ("Redis", &["cluster", "transport"]),
+    ("Login", &["password"]),
     ("Signing", &["active"]),
     ("EnvSecret", &["env"]),
     ("RouterRetriesMap", &["allow"]),
@@ -22,7 +23,7 @@ const REQUIRED: [(&str, &[&str]); 12] = [
     ("KeyTimeMap", &["deadline_header"]),
 ];
 /// Of which exactly one member must be written.
-const ONE_OF: [&str; 3] = ["Source", "PathMatch", "UnknownMap"];
+const ONE_OF: [&str; 4] = ["Store", "Source", "PathMatch", "UnknownMap"];
 
 /// The schema, as checked in at `docs/config.schema.json`.
 #[must_use]

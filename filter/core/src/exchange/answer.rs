@@ -47,7 +47,10 @@ impl Exchange {
             }
         }
         match view {
-            View::Pending { lease_left } => self.meet_pending(attempt, lease_left, now, out),
+            View::Pending { lease_left } => {
+                let since = now.store_ms.saturating_sub(record.claimed_at);
+                self.meet_pending(attempt, lease_left, since, now, out);
+            }
             View::Completed(outcome) | View::Accepted(outcome) => {
                 self.replay(attempt, record, outcome, now, out);
             }

@@ -8,7 +8,7 @@ use super::{Attempt, Chosen, Edit, Effect, Exchange, Field, Level, Moment, Phase
 use crate::audit::Transition;
 use crate::ids::OperationId;
 use crate::metrics::{Bypass, ClaimResult, Counter, Histogram, StoreOp, Waited};
-use crate::plan::{InFlightAction, Mode, StoreFailure};
+use crate::plan::{InFlightAction, Mode, Store, StoreFailure};
 use crate::record::{Record, Status, Windows};
 use crate::reply::Code;
 use crate::reply::retry_after::{self, Wait};
@@ -18,8 +18,9 @@ use crate::trusted::{self, Derived};
 /// How long after its call a claim may still take effect, milliseconds: nobody waits longer.
 const CLAIM_VALID_MS: u64 = 2_000;
 
-/// A waiter looks again at least this often, in case its wake-up was lost, milliseconds.
-const REREAD_MS: u64 = 1_000;
+/// Waiters look again, in case their wake-up was lost or comes from another proxy: at first so often,
+/// then ever less, and at least as often as the last says, milliseconds.
+const REREAD_MS: [u64; 4] = [100, 200, 500, 1_000];
 
 impl Exchange {
     /// The first question: what the route's earlier identities know, then the claim.
@@ -98,10 +99,20 @@ impl Exchange {
         })
     }
 
-    /// A store's reply to the latest [`Effect::Store`].
+    /// How many calls to the store have failed in a row: told before a reply that may be a failure.
+    pub fn set_store_failures(&mut self, failures: u32) {
+        self.store_failures = failures;
+    }
+
+    /// A store's reply to the oldest [`Effect::Store`] that has none yet.
     pub fn on_store(&mut self, reply: Reply, now: Moment, out: &mut Vec<Effect>) {
         match std::mem::take(&mut self.phase) {
             Phase::Ask(attempt, step) => self.on_answer(attempt, step, reply, now, out),
+            // Replies come in the order of the steps: that of a renewal, which was under way.
+            Phase::Settle(mut run, held) if run.renewing => {
+                run.on_renewed();
+                self.phase = Phase::Settle(run, held);
+            }
             Phase::Settle(run, _) => self.on_settled(run, reply, now, out),
             Phase::Run(mut run) => {
                 run.on_renewed();
@@ -182,6 +193,7 @@ impl Exchange {
                 let reason = match full {
                     Full::Store => "store",
                     Full::Tenant => "tenant_quota",
+                    Full::TenantRate => "tenant_rate",
                 };
                 let refusal = Refusal {
                     retry_after_s: Some(self.back_off(&attempt)),
@@ -226,7 +238,9 @@ impl Exchange {
         if op == StoreOp::Claim {
             self.count_claim(attempt, ClaimResult::Failed, now, out);
         }
-        self.give_up_claim(attempt, step, out);
+        if !matches!(reply, Reply::Unsent(_) | Reply::Recovering(_)) {
+            self.give_up_claim(attempt, step, out);
+        }
         // Only where nothing is known of the operation: whatever else is asked, there is a record.
         let open = matches!(step, Step::Previous(_) | Step::Claim)
             && self
@@ -239,9 +253,19 @@ impl Exchange {
             self.phase = Phase::Pass;
             return;
         }
-        let refusal = Refusal {
-            retry_after_s: Some(self.back_off(attempt)),
-            ..Refusal::new(Code::StoreUnavailable)
+        let refusal = match reply {
+            Reply::Recovering(left_ms) => Refusal {
+                retry_after_s: Some(retry_after::seconds(
+                    Wait::Lease(*left_ms),
+                    None,
+                    attempt.jitter(),
+                )),
+                ..Refusal::new(Code::StoreRecovering)
+            },
+            _ => Refusal {
+                retry_after_s: Some(self.back_off(attempt)),
+                ..Refusal::new(Code::StoreUnavailable)
+            },
         };
         self.turn_away(attempt, refusal, now, out);
     }
@@ -280,7 +304,7 @@ impl Exchange {
     }
 
     pub(super) fn back_off(&self, attempt: &Attempt) -> u32 {
-        retry_after::seconds(Wait::Failures(1), None, attempt.jitter())
+        retry_after::seconds(Wait::Failures(self.store_failures), None, attempt.jitter())
     }
 
     pub(super) fn count_claim(
@@ -382,6 +406,7 @@ impl Exchange {
         &mut self,
         mut attempt: Box<Attempt>,
         lease_left: u64,
+        runs_since: u64,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
@@ -392,8 +417,12 @@ impl Exchange {
         let wait = rule.in_flight.action == InFlightAction::Wait && attempt.mode == Mode::Enforce;
         match attempt.wait_until {
             Some(until) if now.store_ms < until => {
-                attempt.reread_at = now.store_ms.saturating_add(REREAD_MS);
+                let again = std::mem::take(&mut attempt.woken);
+                attempt.reread_at = self.next_look(runs_since, now.store_ms);
                 self.phase = Phase::Wait(attempt);
+                if again {
+                    self.on_wake(out);
+                }
             }
             Some(_) => self.in_flight(&attempt, lease_left, Waited::TimedOut, now, out),
             None if wait => {
@@ -447,6 +476,10 @@ impl Exchange {
                 }));
                 self.phase = Phase::Ask(attempt, Step::Reread);
             }
+            Phase::Ask(mut attempt, Step::Reread) => {
+                attempt.woken = true;
+                self.phase = Phase::Ask(attempt, Step::Reread);
+            }
             other => self.phase = other,
         }
     }
@@ -464,6 +497,21 @@ impl Exchange {
             Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) => run.renew(now, out),
             _ => {}
         }
+    }
+
+    /// When a waiter looks again. It depends on the operation alone, not on the waiter: so all of them
+    /// look at the same moments, and one question to the store serves all of a worker's. Whatever
+    /// ends in this host's own memory wakes its waiters.
+    fn next_look(&self, runs_since: u64, now: u64) -> u64 {
+        let [first, second, third, last] = REREAD_MS;
+        let pause = match (&self.policy.plan.store, runs_since) {
+            (Store::SharedData(_), _) => last,
+            (_, 0..1_000) => first,
+            (_, 1_000..3_000) => second,
+            (_, 3_000..10_000) => third,
+            _ => last,
+        };
+        now.saturating_add(1).div_ceil(pause).saturating_mul(pause)
     }
 
     /// What a take-over needs: the route's policy has said that the operation may run again.

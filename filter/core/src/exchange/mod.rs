@@ -139,6 +139,8 @@ pub struct Exchange {
     fitness: detached::Fitness,
     /// This is the inner pass of a detached attempt: its answer carries a report.
     inner: bool,
+    /// Calls to the store that failed in a row.
+    store_failures: u32,
 }
 
 #[derive(Debug, Default)]
@@ -251,6 +253,8 @@ struct Attempt {
     wait_until: Option<u64>,
     /// Store clock at which a waiter looks again by itself.
     reread_at: u64,
+    /// It was woken while it looked: what it saw may be older.
+    woken: bool,
     /// How often a record was met without waiting: a store that keeps answering otherwise than the
     /// contract has it must not keep an attempt for ever.
     met: u8,
@@ -307,6 +311,7 @@ impl Exchange {
             unmarked: None,
             fitness: detached::Fitness::default(),
             inner: false,
+            store_failures: 0,
         }
     }
 

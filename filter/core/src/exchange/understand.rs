@@ -184,6 +184,7 @@ impl Exchange {
             started_us: now.wall_us,
             wait_until: None,
             reread_at: 0,
+            woken: false,
             met: 0,
         })))
     }

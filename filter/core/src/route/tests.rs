@@ -54,6 +54,7 @@ fn plan(matchers: Vec<Matcher>) -> Plan {
         mode: Mode::Enforce,
         enforce_fraction: 1.0,
         store: Store::SharedData(SharedDataStore::default()),
+        replay_cache_bytes: 0,
         tenant: Tenant {
             required: false,
             sources: Vec::new(),

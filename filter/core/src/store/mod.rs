@@ -6,6 +6,7 @@
 //! [`remote`] engines restate it in their own language and are held to it by tests.
 
 pub mod contract;
+pub mod queue;
 pub mod redis;
 pub mod remote;
 pub mod table;
@@ -200,6 +201,12 @@ pub enum Reply {
     Corrupt,
     /// No understood answer: ambiguous, never an absence.
     Failed(String),
+    /// It never left this proxy: the store is known to be down, or there was no room to wait. Nothing
+    /// is to be taken back.
+    Unsent(String),
+    /// The store has lost writes, and there is no record: it may be one of those that were lost. For
+    /// so many milliseconds nothing new is claimed.
+    Recovering(u64),
 }
 
 /// Where there is no room.
@@ -209,6 +216,8 @@ pub enum Full {
     Store,
     /// The tenant's quota.
     Tenant,
+    /// The tenant's claims per second.
+    TenantRate,
 }
 
 impl Reply {
@@ -229,6 +238,8 @@ impl Reply {
             Self::Full(_) => "full",
             Self::Corrupt => "corrupt",
             Self::Failed(_) => "failed",
+            Self::Unsent(_) => "unsent",
+            Self::Recovering(_) => "recovering",
         }
     }
 }

@@ -7,9 +7,10 @@
 
 mod routes;
 mod selection;
+mod store;
 
 use super::error::quote;
-use crate::plan::{Mode, Plan, Route, Store};
+use crate::plan::{Mode, Plan, Route};
 use serde::Serialize;
 use std::fmt;
 
@@ -174,29 +175,13 @@ fn top(old: &Plan, new: &Plan, out: &mut Changes) {
             },
         );
     }
-    let (Store::SharedData(before), Store::SharedData(after)) = (&old.store, &new.store);
-    for (name, pair, kind, sentence) in [
-        (
-            "records",
-            (&before.records_bytes, &after.records_bytes),
-            Kind::Identity,
-            "the table is laid out by its budget: where its size changes without a restart, records of before may not be found",
-        ),
-        (
-            "tombstones",
-            (&before.tombstones_bytes, &after.tombstones_bytes),
-            Kind::Identity,
-            "the table is laid out by its budget: where its size changes without a restart, tombstones of before may not be found",
-        ),
-        (
-            "bodies",
-            (&before.bodies_bytes, &after.bodies_bytes),
-            Kind::Replay,
-            "the table is laid out by its budget: answers of before may not be found, and are then unavailable, not run again",
-        ),
-    ] {
-        out.if_differs(pair, kind, format!("store.shared_data.{name}"), sentence);
-    }
+    store::compare(&old.store, &new.store, out);
+    out.if_differs(
+        (&old.replay_cache_bytes, &new.replay_cache_bytes),
+        Kind::Harmless,
+        "replay_cache",
+        "only keeps at hand what the store knows",
+    );
     out.if_differs(
         (&old.limits, &new.limits),
         Kind::Harmless,

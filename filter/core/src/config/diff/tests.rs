@@ -122,6 +122,74 @@ fn what_changes_identity() {
     }
 }
 
+fn on_redis() -> Value {
+    let mut config = base();
+    config["store"] = json!({"redis": {"cluster": "redis", "transport": "rest"}});
+    config
+}
+
+#[test]
+fn another_store_knows_nothing_of_before() {
+    let moved = after(|v| v["store"] = on_redis()["store"].take());
+    assert_eq!(
+        moved,
+        [
+            ("store".to_owned(), Kind::Identity),
+            ("replay_cache".to_owned(), Kind::Harmless),
+        ]
+    );
+    for (name, value) in [
+        ("cluster", json!("other")),
+        ("transport", json!("webdis")),
+        ("authority", json!("other.internal:80")),
+        ("topology", json!("cluster")),
+        ("prefix", json!("other")),
+    ] {
+        let changes = between(on_redis(), |v| v["store"]["redis"][name] = value);
+        assert_eq!(
+            changes,
+            only(&format!("store.redis.{name}"), Kind::Identity)
+        );
+    }
+}
+
+#[test]
+fn how_a_store_is_called_changes_nothing_that_it_holds() {
+    // What was left to the default may be written.
+    let same = between(on_redis(), |v| {
+        v["store"]["redis"]["authority"] = json!("redis");
+        v["store"]["redis"]["prefix"] = json!("idempo");
+        v["store"]["redis"]["topology"] = json!("standalone");
+        v["replay_cache"] = json!({"bytes": "16MiB"});
+    });
+    assert_eq!(same, []);
+    for (path, pointer, value) in [
+        ("store.redis.timeout", "/store/redis/timeout", json!("1s")),
+        ("store.redis.hold", "/store/redis/hold", json!("60s")),
+        ("store.redis", "/store/redis/token", json!({"env": "T"})),
+        ("replay_cache", "/replay_cache", json!({"bytes": 0})),
+        ("limits", "/limits", json!({"store_calls": 8})),
+        ("limits", "/limits", json!({"store_batch": 8})),
+        ("limits", "/limits", json!({"tenant_claims_per_second": 8})),
+        (
+            "routes[charges].replay.max_inline_body",
+            "/defaults",
+            json!({"replay": {"max_inline_body": "4MiB"}}),
+        ),
+    ] {
+        let changes = between(on_redis(), |v| {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            v.pointer_mut(parent).unwrap()[name] = value;
+        });
+        assert_eq!(changes[0], (path.to_owned(), Kind::Harmless), "{changes:?}");
+        assert!(
+            changes.iter().all(|(_, k)| *k == Kind::Harmless),
+            "{changes:?}"
+        );
+        assert!(pointer == "/defaults" || changes.len() == 1, "{changes:?}");
+    }
+}
+
 #[test]
 fn modes_are_compared_as_they_apply() {
     let mut observed = base();

@@ -3,6 +3,7 @@
 #[cfg(not(target_arch = "wasm32"))]
 mod properties;
 mod refused;
+mod store;
 
 use super::*;
 use crate::plan::{Class, Execution, Mode, PathMatch, Segment, Source, Store, UnknownPolicy};
@@ -22,6 +23,12 @@ fn minimal() -> Value {
 fn with(pointer: &str, value: Value) -> Value {
     let mut config = minimal();
     set(&mut config, pointer, value);
+    config
+}
+
+fn with_redis() -> Value {
+    let mut config = minimal();
+    config["store"] = json!({"redis": {"cluster": "redis-webdis", "transport": "webdis"}});
     config
 }
 

@@ -34,6 +34,12 @@ fn known_name() -> impl Strategy<Value = String> {
         proptest::sample::select(vec![
             "store",
             "shared_data",
+            "redis",
+            "cluster",
+            "transport",
+            "login",
+            "token",
+            "replay_cache",
             "records",
             "limits",
             "signing",
@@ -79,6 +85,8 @@ fn nearly_right() -> impl Strategy<Value = Value> {
     let places = vec![
         "/store/shared_data",
         "/store",
+        "/store/redis",
+        "/replay_cache",
         "/tenant",
         "/limits",
         "/defaults",

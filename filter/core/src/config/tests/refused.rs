@@ -10,6 +10,11 @@ pub(super) fn all() -> Vec<(Value, &'static str, &'static str)> {
         config["routes"].as_array_mut().unwrap().push(route);
         config
     };
+    let redis = |pointer: &str, value: Value| {
+        let mut config = with_redis();
+        set(&mut config, &format!("/store/redis{pointer}"), value);
+        config
+    };
     let prefix = |p: &str| json!({"path": {"prefix": p}});
     vec![
         // Structure.
@@ -77,11 +82,6 @@ pub(super) fn all() -> Vec<(Value, &'static str, &'static str)> {
             "write a route such as",
         ),
         // Not in this version.
-        (
-            with("/store/redis", json!({})),
-            "store.redis",
-            "not available in this version",
-        ),
         (
             with("/store", json!({"etcd": {}})),
             "store.etcd",
@@ -202,6 +202,198 @@ pub(super) fn all() -> Vec<(Value, &'static str, &'static str)> {
             with("/limits/worker_waiters", json!(0)),
             "limits.worker_waiters",
             "nobody",
+        ),
+        // A remote store, and what belongs to it.
+        (
+            with("/store/redis", json!({"cluster": "r", "transport": "resp"})),
+            "store",
+            "several engines",
+        ),
+        (
+            with("/store", json!({"redis": "redis://:s3cret@redis:6379"})),
+            "store.redis",
+            "a text does not belong here; write an object such as {cluster",
+        ),
+        (
+            redis("/cluster", json!("")),
+            "store.redis.cluster",
+            "is empty",
+        ),
+        (
+            redis("/cluster", json!("outbound|7379||webdis.svc")),
+            "store.redis.authority",
+            "stands in for it",
+        ),
+        (
+            redis("/authority", json!("http://redis")),
+            "store.redis.authority",
+            "without scheme, user or path",
+        ),
+        (
+            redis("/transport", json!("http")),
+            "store.redis.transport",
+            "known here: webdis, rest, resp",
+        ),
+        (
+            redis("/topology", json!("sentinel")),
+            "store.redis.topology",
+            "known here: standalone, cluster",
+        ),
+        (
+            redis("/prefix", json!("{x}")),
+            "store.redis.prefix",
+            "1 to 32 letters",
+        ),
+        (redis("/prefix", json!("")), "store.redis.prefix", "1 to 32"),
+        (
+            redis("/prefix", json!("x".repeat(33))),
+            "store.redis.prefix",
+            "1 to 32",
+        ),
+        (
+            redis("/timeout", json!("0.009s")),
+            "store.redis.timeout",
+            "outside of \"0.01s\" to \"10s\"",
+        ),
+        (
+            redis("/timeout", json!("10.001s")),
+            "store.redis.timeout",
+            "outside",
+        ),
+        (
+            redis("/timeout", json!("500ms")),
+            "store.redis.timeout",
+            "write \"0.5s\"",
+        ),
+        (
+            redis("/hold", json!("29.999s")),
+            "store.redis.hold",
+            "write \"30s\" or more",
+        ),
+        (
+            redis("/token", json!({"env": "T"})),
+            "store.redis.token",
+            "is no credential of transport webdis; write authorization: {env: NAME}",
+        ),
+        (
+            redis("/login", json!({"password": {"env": "T"}})),
+            "store.redis.login",
+            "write authorization: {env: NAME}",
+        ),
+        (
+            redis("/transport", json!("rest"))
+                .tap(|v| set(v, "/store/redis/authorization", json!({"env": "T"}))),
+            "store.redis.authorization",
+            "write token: {env: NAME}",
+        ),
+        (
+            redis("/transport", json!("resp"))
+                .tap(|v| set(v, "/store/redis/token", json!({"env": "T"}))),
+            "store.redis.token",
+            "write login: {user: NAME, password: {env: NAME}}",
+        ),
+        (
+            redis("/transport", json!("resp"))
+                .tap(|v| set(v, "/store/redis/login", json!({"user": "idempo"}))),
+            "store.redis.login.password",
+            "is missing",
+        ),
+        (
+            redis("/transport", json!("resp")).tap(|v| {
+                set(
+                    v,
+                    "/store/redis/login",
+                    json!({"user": "a b", "password": {"env": "P"}}),
+                );
+            }),
+            "store.redis.login.user",
+            "not the name of a user",
+        ),
+        (
+            redis("/authorization", json!("Basic s3cret")),
+            "store.redis.authorization",
+            "never written here; write {env: NAME}",
+        ),
+        (
+            redis("/authorization", json!({})),
+            "store.redis.authorization.env",
+            "is missing",
+        ),
+        (
+            redis("/authorization", json!({"env": "Basic s3cret"})),
+            "store.redis.authorization.env",
+            "put the secret into that variable",
+        ),
+        (
+            redis("/password", json!("s3cret")),
+            "store.redis.password",
+            "this alone is no login",
+        ),
+        (
+            redis("/url", json!("redis://s3cret")),
+            "store.redis.url",
+            "write cluster: NAME",
+        ),
+        (
+            redis("/memory", json!("512MiB")),
+            "store.redis.memory",
+            "unknown field",
+        ),
+        (
+            redis("", json!({"transport": "webdis"})),
+            "store.redis.cluster",
+            "is missing",
+        ),
+        (
+            redis("", json!({"cluster": "r"})),
+            "store.redis.transport",
+            "webdis, rest or resp",
+        ),
+        (
+            redis("", json!({"cluster": "r", "transport": "resp"}))
+                .tap(|v| set(v, "/routes/0/replay", json!({"max_inline_body": "9MiB"}))),
+            "routes[0].replay.max_inline_body",
+            "one call to the store carries; write \"8MiB\" or less",
+        ),
+        (
+            redis("/prefix", json!("p")).tap(|v| set(v, "/replay_cache", json!({"bytes": "1KiB"}))),
+            "replay_cache.bytes",
+            "too small",
+        ),
+        (
+            redis("/prefix", json!("p")).tap(|v| set(v, "/replay_cache", json!("16MiB"))),
+            "replay_cache",
+            "such as {bytes: 16MiB}",
+        ),
+        (
+            with("/replay_cache", json!({"bytes": 0})),
+            "replay_cache",
+            "would do nothing",
+        ),
+        (
+            redis("/prefix", json!("p")).tap(|v| set(v, "/limits", json!({"store_calls": 65}))),
+            "limits.store_calls",
+            "65 is outside of 1 to 64",
+        ),
+        (
+            redis("/prefix", json!("p")).tap(|v| set(v, "/limits", json!({"store_batch": 257}))),
+            "limits.store_batch",
+            "outside of 1 to 256",
+        ),
+        (
+            redis("/prefix", json!("p")).tap(|v| set(v, "/limits", json!({"store_queue": 15}))),
+            "limits.store_queue",
+            "outside of 16 to 65536",
+        ),
+        (
+            with("/limits", json!({"store_queue": 64})),
+            "limits.store_queue",
+            "no call leads to shared_data",
+        ),
+        (
+            with("/limits", json!({"tenant_claims_per_second": 0})),
+            "limits.tenant_claims_per_second",
+            "refuse every write",
         ),
         // Rules.
         (r("/id", json!("Charges")), "routes[0].id", "small letters"),

@@ -6,8 +6,8 @@ use crate::config::error::{Report, index, join, quote};
 use crate::config::model::{Config, Parts};
 use crate::config::size;
 use crate::plan::{
-    BodyMode, Class, Execution, InFlightAction, KeyCase, KeyFormat, KeyTime, Plan, Route, Source,
-    Store,
+    BodyMode, Class, Execution, InFlightAction, KeyCase, KeyFormat, KeyTime, MAX_REMOTE_BODY, Plan,
+    RedisStore, Route, Source, Store,
 };
 
 pub(super) fn check(plan: &Plan, config: &Config, report: &mut Report) {
@@ -20,6 +20,12 @@ pub(super) fn check(plan: &Plan, config: &Config, report: &mut Report) {
     let right = ["store", "limits", "tenant"].map(|part| !report.has_error_within(part));
     let [store, limits, tenant] = right;
     let written = config.routes.as_deref().unwrap_or_default();
+    if let Store::Redis(redis) = &plan.store
+        && store
+        && !report.has_error_within("routes")
+    {
+        hold(redis, plan, report);
+    }
     for (at, (route, model)) in plan.routes.iter().zip(written).enumerate() {
         let at = index("routes", at);
         if report.has_error_within(&at) {
@@ -240,13 +246,40 @@ fn headers(at: &str, route: &Route, plan: &Plan, report: &mut Report) {
     }
 }
 
+/// While the store's loss is being made good, whoever held a claim may still run under it.
+fn hold(store: &RedisStore, plan: &Plan, report: &mut Report) {
+    if store.hold_ms < plan.longest_lease_ms() {
+        let lease = show(plan.longest_lease_ms());
+        report.push(
+            "store.redis.hold",
+            format!(
+                "{} is shorter than the longest lease ({lease}), so what runs while the store forgets it could be claimed again",
+                quote(&show(store.hold_ms)),
+            ),
+            format!("write {} or more, or leave it out", quote(&lease)),
+        );
+    }
+}
+
 fn sizes(at: &str, route: &Route, plan: &Plan, report: &mut Report) {
-    let Store::SharedData(store) = &plan.store;
     let body = route.replay.max_inline_body;
-    for (budget, octets) in [
-        ("store.shared_data.bodies", store.bodies_bytes),
-        ("limits.recording_bytes", plan.limits.recording_bytes),
-    ] {
+    if matches!(plan.store, Store::Redis(_)) && body > MAX_REMOTE_BODY {
+        report.push(
+            format!("{at}.replay.max_inline_body"),
+            format!(
+                "{} is more than one call to the store carries",
+                size::show(body)
+            ),
+            format!("write {} or less", quote(&size::show(MAX_REMOTE_BODY))),
+        );
+        return;
+    }
+    let bodies = match &plan.store {
+        Store::SharedData(store) => Some(("store.shared_data.bodies", store.bodies_bytes)),
+        Store::Redis(_) => None,
+    };
+    let recording = ("limits.recording_bytes", plan.limits.recording_bytes);
+    for (budget, octets) in bodies.into_iter().chain([recording]) {
         if body > octets {
             report.push(
                 format!("{at}.replay.max_inline_body"),

@@ -8,6 +8,7 @@ mod names;
 mod parts;
 mod path;
 mod rules;
+mod store;
 mod top;
 
 pub(super) use path::template;

@@ -134,6 +134,41 @@ pub(super) fn visible(text: &str, max: usize) -> Result<(), Wrong> {
     )
 }
 
+/// What may stand for a host, with or without port (RFC 9110 §4.2.3: nobody's name in front).
+pub(super) fn authority(text: &str) -> Result<(), Wrong> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b);
+    if (1..=255).contains(&text.len()) && text.bytes().all(plain) {
+        return Ok(());
+    }
+    // The text is not shown: there may be a password in it.
+    wrong(
+        "is not a host, with or without port",
+        "write a name such as redis-webdis or redis.internal:7379, without scheme, user or path",
+    )
+}
+
+/// What the keys of a store begin with. A brace would move the hash tag.
+pub(super) fn prefix(text: &str) -> Result<(), Wrong> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    if (1..=32).contains(&text.len()) && text.bytes().all(plain) {
+        return Ok(());
+    }
+    wrong(
+        format!("{} cannot begin a key", quote(text)),
+        "write 1 to 32 letters, digits, - and _",
+    )
+}
+
+/// A user of the store. The text is never shown: a password may stand beside it.
+pub(super) fn user(name: &str) -> Result<(), Wrong> {
+    visible(name, 128).map_err(|_| {
+        (
+            "is not the name of a user".into(),
+            "write 1 to 128 visible ASCII characters without spaces, and the password into an environment variable".into(),
+        )
+    })
+}
+
 /// The name of an environment variable. The text is never shown: it might be the secret itself.
 pub(super) fn env_name(name: &str) -> Result<(), Wrong> {
     let starts = name

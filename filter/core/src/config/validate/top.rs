@@ -1,15 +1,10 @@
 //! Everything outside of routes and defaults.
 
+use super::store::{self, variable};
 use super::{Wrong, names, take};
 use crate::config::error::{Report, index, join, quote};
-use crate::config::model::{Config, EnvSecret, Limits, SharedData, Signing, Source, Tenant};
-use crate::config::size::{self, Size};
+use crate::config::model::{Config, Limits, Signing, Source, Tenant};
 use crate::order::repeated;
-
-/// Less cannot hold a table with a useful number of slots.
-const MIN_BUDGET: u64 = 64 << 10;
-/// More is beyond what a proxy's memory holds.
-const MAX_BUDGET: u64 = 64 << 30;
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     if let Some(namespace) = &config.namespace {
@@ -26,13 +21,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             "write a number from 0 (observe all) to 1 (enforce all)",
         );
     }
-    match &config.store {
-        None => report.missing("", "store", "write store: {shared_data: {}}"),
-        Some(store) => match &store.shared_data {
-            None => report.push("store", "names no engine", "write store: {shared_data: {}}"),
-            Some(budgets) => shared_data(budgets, report),
-        },
-    }
+    store::check(config, report);
     if let Some(l) = &config.limits {
         limits(l, report);
     }
@@ -64,38 +53,19 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     }
 }
 
-fn shared_data(budgets: &SharedData, report: &mut Report) {
-    let budget = |name: &str, size: Option<Size>, report: &mut Report| {
-        let Some(Size(octets)) = size else { return };
-        let path = format!("store.shared_data.{name}");
-        if octets < MIN_BUDGET {
-            report.push(
-                path,
-                format!("{} is too small for the table", size::show(octets)),
-                format!("write {} or more", quote(&size::show(MIN_BUDGET))),
-            );
-        } else if octets > MAX_BUDGET {
-            report.push(
-                path,
-                format!(
-                    "{} is more than a proxy holds in memory",
-                    size::show(octets)
-                ),
-                format!("write {} or less", quote(&size::show(MAX_BUDGET))),
-            );
-        }
-    };
-    budget("records", budgets.records, report);
-    budget("bodies", budgets.bodies, report);
-    budget("tombstones", budgets.tombstones, report);
-}
-
 fn limits(limits: &Limits, report: &mut Report) {
     if limits.tenant_records == Some(0) {
         report.push(
             "limits.tenant_records",
             "0 would refuse every write",
             "write 1 or more, or leave it out for no quota",
+        );
+    }
+    if limits.tenant_claims_per_second == Some(0) {
+        report.push(
+            "limits.tenant_claims_per_second",
+            "0 would refuse every write",
+            "write 1 or more, or leave it out for no limit",
         );
     }
     if limits.worker_waiters == Some(0) {
@@ -108,16 +78,12 @@ fn limits(limits: &Limits, report: &mut Report) {
 }
 
 fn signing(signing: &Signing, report: &mut Report) {
-    let name = |path: &str, secret: &EnvSecret, report: &mut Report| match &secret.env {
-        None => report.missing(path, "env", "write {env: NAME}"),
-        Some(name) => take(report, join(path, "env"), names::env_name(name)),
-    };
     match &signing.active {
         None => report.missing("signing", "active", "write active: {env: NAME}"),
-        Some(active) => name("signing.active", active, report),
+        Some(active) => variable("signing.active", active, report),
     }
     if let Some(previous) = &signing.previous {
-        name("signing.previous", previous, report);
+        variable("signing.previous", previous, report);
         let active = signing.active.as_ref().and_then(|a| a.env.as_ref());
         if previous.env.is_some() && previous.env.as_ref() == active {
             report.push(

@@ -27,6 +27,7 @@ fn plan() -> Plan {
         mode: Mode::Enforce,
         enforce_fraction: 1.0,
         store: Store::SharedData(SharedDataStore::default()),
+        replay_cache_bytes: 0,
         tenant: Tenant {
             required: false,
             sources: vec![Source::Header("x-tenant-id".into())],
@@ -119,6 +120,8 @@ struct World {
     now: u64,
     counter: u64,
     broken: bool,
+    /// Steps are kept here, where there is a place, until [`World::catch_up`].
+    under_way: Option<std::collections::VecDeque<Op>>,
     loopback: bool,
     facts: Known,
     counted: Vec<Counter>,
@@ -193,6 +196,7 @@ impl World {
             now: 1_700_000_100_000,
             counter: 0,
             broken: false,
+            under_way: None,
             loopback: false,
             facts: Known::default(),
             counted: vec![],
@@ -254,6 +258,13 @@ impl World {
         reply
     }
 
+    /// The oldest step that is under way arrives, and is answered.
+    fn catch_up(&mut self, client: &mut Client) {
+        let op = self.under_way.as_mut().unwrap().pop_front();
+        let reply = self.store(&op.expect("a step is under way"));
+        self.event(client, |e, now, out| e.on_store(reply, now, out));
+    }
+
     fn client(&mut self) -> Client {
         self.counter += 1;
         let seed = Seed {
@@ -279,6 +290,9 @@ impl World {
         while let Some(effect) = queue.pop_front() {
             let mut more = vec![];
             match effect {
+                Effect::Store(op) if self.under_way.is_some() => {
+                    self.under_way.as_mut().unwrap().push_back(op);
+                }
                 Effect::Store(op) => {
                     let reply = self.store(&op);
                     client.exchange.on_store(reply, self.moment(), &mut more);

@@ -205,3 +205,69 @@ fn a_release_after_a_renewal_is_a_release() {
     let ran = |c: &Counter| matches!(c, Counter::Compensation(_));
     assert!(!world.counted.iter().any(ran), "nothing ran");
 }
+
+#[test]
+fn an_answer_is_recorded_although_a_renewal_is_under_way() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    world.under_way = Some(Default::default());
+    world.now += 12_000;
+    world.event(&mut first, |e, now, out| e.on_tick(now, out));
+    let headers: Headers = [(":status", "201")].into_iter().collect();
+    let origin = Origin {
+        details: "via_upstream",
+        attempts: &|| Some(1),
+        can_hold: true,
+    };
+    world.event(&mut first, |e, now, out| {
+        e.on_response_headers(&headers, true, &origin, now, out);
+    });
+    world.catch_up(&mut first);
+    assert!(first.exchange.holds_response(), "only the lease is renewed");
+    assert_eq!(first.mark("idempotency-status"), None);
+    world.catch_up(&mut first);
+    assert!(!first.exchange.holds_response());
+    let status = first.mark("idempotency-status");
+    assert_eq!(status.as_deref(), Some("completed"));
+}
+
+#[test]
+fn what_never_left_is_not_taken_back() {
+    for reply in [Reply::Unsent("down".into()), Reply::Recovering(20_000)] {
+        let mut world = World::new(plan());
+        world.under_way = Some(Default::default());
+        let mut first = world.keyed("{}");
+        let recovers = matches!(reply, Reply::Recovering(_));
+        world.event(&mut first, |e, now, out| {
+            e.set_store_failures(4);
+            e.on_store(reply, now, out);
+        });
+        assert!(world.deferred.is_empty());
+        let after: u32 = first.header("retry-after").unwrap().parse().unwrap();
+        if recovers {
+            assert_eq!(first.code(), "store_recovering");
+            assert!((10..=20).contains(&after), "{after}");
+        } else {
+            assert_eq!(first.code(), "store_unavailable");
+            assert!((4..=8).contains(&after), "{after}: the fourth failure");
+        }
+    }
+}
+
+#[test]
+fn a_wake_that_comes_while_a_waiter_looks_is_not_lost() {
+    let mut world = World::new(plan());
+    world.reconfigure(|p| p.routes[0].in_flight.action = InFlightAction::Wait);
+    let mut first = world.keyed("{}");
+    let mut second = world.keyed("{}");
+    assert!(second.waits);
+    world.under_way = Some(Default::default());
+    world.event(&mut second, |e, _, out| e.on_wake(out));
+    let seen = world.under_way.as_mut().unwrap().pop_front().unwrap();
+    let old = world.store(&seen);
+    world.under_way = None;
+    world.answer(&mut first, "201", &[], "done");
+    world.event(&mut second, |e, _, out| e.on_wake(out));
+    world.event(&mut second, |e, now, out| e.on_store(old, now, out));
+    assert_eq!(second.reply.expect("a replay").body, b"done");
+}

@@ -35,14 +35,60 @@ pub enum Added {
     TooLarge(Op),
 }
 
+/// What a call carries so far, against its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    limits: Limits,
+    operations: usize,
+    bytes: usize,
+    bodies: usize,
+}
+
+impl Weight {
+    /// Of an empty call.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            operations: 0,
+            bytes: 0,
+            bodies: 0,
+        }
+    }
+
+    /// Whether any call carries that operation.
+    #[must_use]
+    pub fn carries(&self, op: &Op) -> bool {
+        weight(op) <= self.limits.bytes
+    }
+
+    /// Adds an operation, unless the call is full. Whatever the limits, one operation travels: else it
+    /// never would.
+    pub fn add(&mut self, op: &Op) -> bool {
+        let bytes = self.bytes.saturating_add(weight(op));
+        let body = matches!(op.action, Action::Body { .. });
+        let full = self.operations >= self.limits.operations
+            || bytes > self.limits.bytes
+            || (body && self.bodies >= self.limits.bodies);
+        if full && self.operations > 0 {
+            return false;
+        }
+        *self = Self {
+            operations: self.operations + 1,
+            bytes,
+            bodies: self.bodies + usize::from(body),
+            ..*self
+        };
+        true
+    }
+}
+
 /// The operations of one call, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     nonce: Nonce,
-    limits: Limits,
     ops: Vec<Op>,
-    bytes: usize,
-    bodies: usize,
+    weight: Weight,
 }
 
 impl Batch {
@@ -51,28 +97,19 @@ impl Batch {
     pub const fn new(nonce: Nonce, limits: Limits) -> Self {
         Self {
             nonce,
-            limits,
             ops: Vec::new(),
-            bytes: 0,
-            bodies: 0,
+            weight: Weight::new(limits),
         }
     }
 
     /// Takes an operation in, where there is room.
     pub fn push(&mut self, op: Op) -> Added {
-        let (bytes, body) = (weight(&op), matches!(op.action, Action::Body { .. }));
-        if bytes > self.limits.bytes {
+        if !self.weight.carries(&op) {
             return Added::TooLarge(op);
         }
-        let full = self.ops.len() >= self.limits.operations
-            || self.bytes.saturating_add(bytes) > self.limits.bytes
-            || (body && self.bodies >= self.limits.bodies);
-        // Whatever the limits, one operation travels: else it never would.
-        if full && !self.ops.is_empty() {
+        if !self.weight.add(&op) {
             return Added::Later(op);
         }
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.bodies += usize::from(body);
         self.ops.push(op);
         Added::Yes
     }

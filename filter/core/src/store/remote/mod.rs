@@ -9,7 +9,7 @@
 
 mod batch;
 
-pub use batch::{Added, Batch, Limits};
+pub use batch::{Added, Batch, Limits, Weight};
 
 use super::Reply;
 use crate::ids::{OperationId, hex_of};
