@@ -51,19 +51,23 @@ pub(crate) fn headers(map: Map) -> Option<Headers> {
     pairs::read(&abi::header_map(map as u32).ok()??)
 }
 
-pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
+/// `false`: the host refused one of them.
+pub(crate) fn edit_headers(map: Map, edits: &[Edit]) -> bool {
+    let mut all = true;
     for edit in edits {
         let done = match edit {
             Edit::Remove(name) => abi::remove_header(map as u32, name),
             Edit::Set(name, value) => abi::replace_header(map as u32, name, value),
         };
         if let Err(status) = done {
+            all = false;
             log(
                 Level::Error,
                 &format!("the host refused a header change (status {status})"),
             );
         }
     }
+    all
 }
 
 /// Tells the host that a root which asked to stay may go.
@@ -83,13 +87,10 @@ pub(crate) fn enter(stream: u32) -> bool {
     abi::set_effective_context(stream).is_ok()
 }
 
-pub(crate) fn set_tick_ms(period: u32) {
-    if let Err(status) = abi::set_tick_ms(period) {
-        log(
-            Level::Error,
-            &format!("no ticks on this host (status {status})"),
-        );
-    }
+/// # Errors
+/// What to write in the log: without ticks nothing that waits would ever end.
+pub(crate) fn set_tick_ms(period: u32) -> Result<(), String> {
+    abi::set_tick_ms(period).map_err(|status| format!("no ticks on this host (status {status})"))
 }
 
 /// A whole buffer, up to `size` octets.
@@ -103,17 +104,20 @@ pub(crate) fn buffer(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
     }
 }
 
-pub(crate) fn resume(direction: Direction) {
-    if let Err(status) = abi::continue_stream(direction as u32) {
+/// `false`: the host refused.
+pub(crate) fn resume(direction: Direction) -> bool {
+    let resumed = abi::continue_stream(direction as u32);
+    if let Err(status) = resumed {
         log(
             Level::Warn,
             &format!("a stream could not be resumed (status {status})"),
         );
     }
+    resumed.is_ok()
 }
 
-/// Sends the filter's own answer. The host takes it once per stream.
-pub(crate) fn reply(reply: &LocalReply) {
+/// Sends the filter's own answer. The host takes it once per stream. `false`: it refused.
+pub(crate) fn reply(reply: &LocalReply) -> bool {
     let headers = pairs::write(&reply.headers);
     let sent = abi::send_local_response(u32::from(reply.status), "idempo", &reply.body, &headers);
     if let Err(status) = sent {
@@ -122,6 +126,7 @@ pub(crate) fn reply(reply: &LocalReply) {
             &format!("a local reply was refused (status {status})"),
         );
     }
+    sent.is_ok()
 }
 
 pub(crate) fn show(field: Field, value: &str) {

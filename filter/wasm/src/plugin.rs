@@ -255,6 +255,7 @@ impl Root {
             proxy,
             remembers_since,
         });
+        host::set_tick_ms(TICK_MS)?;
         *self.plugin.borrow_mut() = Some(Rc::new(Plugin {
             policy,
             metrics,
@@ -265,7 +266,6 @@ impl Root {
             withheld_at: Cell::default(),
             loopback,
         }));
-        host::set_tick_ms(TICK_MS);
         Ok(())
     }
 

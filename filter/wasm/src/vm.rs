@@ -173,9 +173,11 @@ impl Vm {
     pub(crate) fn advance_clock(&self) {
         let host_ms = host::now_us() / 1000;
         let mut shared = HostSharedData;
-        if let Ok(Some((bytes, cas))) = shared.get(CLOCK)
-            && let Some(point) = ClockPoint::decode(&bytes)
-        {
+        if let Ok(Some((bytes, cas))) = shared.get(CLOCK) {
+            // What something else wrote there is written over: a clock that stands ends no lease.
+            let point = ClockPoint::decode(&bytes)
+                .or_else(|| self.clock.get())
+                .unwrap_or_else(|| ClockPoint::start(host_ms));
             let next = point.advanced(host_ms);
             let won = shared.replace(CLOCK, &next.encode(), cas).unwrap_or(false);
             if won {

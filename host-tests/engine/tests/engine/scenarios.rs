@@ -47,7 +47,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const ALL: [Scenario; 11] = [
+pub(crate) const ALL: [Scenario; 19] = [
     Scenario {
         name: "first attempt, replay",
         configuration: plain,
@@ -201,14 +201,149 @@ pub(crate) const ALL: [Scenario; 11] = [
         observes: false,
     },
     Scenario {
+        name: "released while another waits",
+        configuration: waiting,
+        workers: 2,
+        world: || World {
+            upstream: Box::new(|_, n| {
+                Fate::Answer(match n {
+                    0 => Answer::new(429, "{}").after(300),
+                    _ => Answer::new(201, "{}"),
+                })
+            }),
+            ..World::default()
+        },
+        run: |host| {
+            let first = host.send(0, charge());
+            host.pass(50);
+            vec![first, host.send(1, charge())]
+        },
+        retry: charge,
+        may_act: 2,
+        observes: false,
+    },
+    Scenario {
+        name: "detached, the loopback breaks",
+        configuration: detached,
+        workers: 1,
+        world: || World {
+            clusters: [("loopback".to_owned(), once_looped())].into(),
+            ..World::default()
+        },
+        run: |host| {
+            host.pass(250);
+            vec![host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "trailers",
+        configuration: plain,
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            let first = host.send(0, charge().unfinished());
+            host.trailers(first);
+            vec![first]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "bodies are withheld",
+        configuration: plain,
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            host.workers[0].bodies_while_held = false;
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            host.workers[0].bodies_while_held = true;
+            vec![first]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "bodies are withheld, observe",
+        configuration: || with(json!({"mode": "observe"})),
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            host.workers[0].bodies_while_held = false;
+            vec![host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: true,
+    },
+    Scenario {
+        name: "tenants, quota, principal, forged headers",
+        configuration: tenants,
+        workers: 1,
+        world: World::default,
+        run: |host| {
+            let first = host.send(0, forged());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(0, forged().with("x-user", "mallory"))]
+        },
+        retry: forged,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "large answer",
+        configuration: plain,
+        workers: 1,
+        world: || World {
+            upstream: Box::new(|_, _| {
+                let mut answer = Answer::new(201, &"y".repeat(150_000));
+                let whole = answer.chunks.concat();
+                answer.chunks = whole.chunks(32_000).map(<[u8]>::to_vec).collect();
+                Fate::Answer(answer)
+            }),
+            ..World::default()
+        },
+        run: |host| {
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "a new configuration while a detached attempt runs",
+        configuration: detached,
+        workers: 1,
+        world: || looped(slow(700)),
+        run: |host| {
+            host.pass(250);
+            let first = host.send(0, charge());
+            host.pass(50);
+            let configuration = detached().to_string();
+            host.reconfigure(0, &configuration);
+            host.pass(1_000);
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
         name: "ticks",
         configuration: plain,
         workers: 2,
-        world: || slow(12_000),
+        world: || slow(10_600),
         run: |host| {
             host.pass(500);
             let first = host.send(1, charge());
-            host.pass(11_000);
+            host.pass(10_000);
             vec![first]
         },
         retry: charge,
@@ -219,6 +354,15 @@ pub(crate) const ALL: [Scenario; 11] = [
 
 fn charge() -> Request {
     Request::post("/v1/charges", KEY, BODY)
+}
+
+/// A client that claims to be idempo.
+fn forged() -> Request {
+    charge()
+        .with("x-tenant", "acme")
+        .with("x-user", "alice")
+        .with("x-idempo-operation", "forged")
+        .with("x-idempo-generation", "7")
 }
 
 fn upload() -> Request {
@@ -256,6 +400,22 @@ fn detached() -> Value {
     all["signing"] = json!({"active": {"env": "SECRET"}});
     all["loopback_cluster"] = json!("loopback");
     all
+}
+
+fn tenants() -> Value {
+    let mut all = plain();
+    all["tenant"] = json!({"sources": [{"header": "x-tenant"}]});
+    all["principal"] = json!({"header": "x-user"});
+    all["limits"] = json!({"tenant_records": 5});
+    all
+}
+
+/// Probes come back, attempts don't.
+fn once_looped() -> idempo_engine_tests::script::Script {
+    Box::new(|seen, _| match seen.headers.iter().any(|(_, v)| v == b"probe") {
+        true => Fate::Loopback,
+        false => Fate::Reset(20),
+    })
 }
 
 fn slow(ms: u64) -> World {

@@ -31,14 +31,12 @@ const NUMBERS: [&str; 3] = [
     "proxy_define_metric",
 ];
 
-const STATUSES: [u32; 7] = [
+const STATUSES: [u32; 5] = [
     status::NOT_FOUND,
     status::BAD_ARGUMENT,
-    status::INVALID_MEMORY_ACCESS,
     status::EMPTY,
     status::CAS_MISMATCH,
     status::INTERNAL_FAILURE,
-    status::UNIMPLEMENTED,
 ];
 
 /// The ways in which that call is made to fail. "Done, and said otherwise" stands for all calls but one: a
