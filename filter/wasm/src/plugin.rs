@@ -218,6 +218,7 @@ impl Root {
             .as_ref()
             .map(|s| signer(s, &plan))
             .transpose()?;
+        host::learn_cas_rule();
         let vm = Vm::current();
         let opened = match &plan.store {
             Store::SharedData(store) => vm.open(store)?,

@@ -67,7 +67,7 @@ pub enum Which {
     Nth(usize),
     /// Every one of that name.
     Every(&'static str),
-    /// Every one, from the n-th of all on, of the name that the n-th has.
+    /// Every one from the n-th on.
     From(usize),
 }
 
@@ -77,7 +77,6 @@ pub struct Faults {
     plan: Option<(Which, Fault)>,
     /// Every call's name.
     pub trace: Vec<&'static str>,
-    name: Option<&'static str>,
     /// How many calls were made to fail.
     pub struck: usize,
 }
@@ -105,12 +104,7 @@ impl Faults {
         let struck = match which {
             Which::Nth(n) => *n == index,
             Which::Every(all) => *all == name,
-            Which::From(n) => {
-                if *n == index {
-                    self.name = Some(name);
-                }
-                self.name == Some(name)
-            }
+            Which::From(n) => *n <= index,
         };
         self.struck += usize::from(struck);
         struck.then_some(*fault)

@@ -1,5 +1,7 @@
 //! The built module in the second engine.
 
+mod page;
+mod run;
 mod scenarios;
 mod sweep;
 mod whole;

@@ -412,10 +412,12 @@ fn tenants() -> Value {
 
 /// Probes come back, attempts don't.
 fn once_looped() -> idempo_engine_tests::script::Script {
-    Box::new(|seen, _| match seen.headers.iter().any(|(_, v)| v == b"probe") {
-        true => Fate::Loopback,
-        false => Fate::Reset(20),
-    })
+    Box::new(
+        |seen, _| match seen.headers.iter().any(|(_, v)| v == b"probe") {
+            true => Fate::Loopback,
+            false => Fate::Reset(20),
+        },
+    )
 }
 
 fn slow(ms: u64) -> World {
