@@ -166,7 +166,9 @@ impl Vm {
             }
             Err(_) => None,
         };
-        self.clock.set(point.or_else(|| self.clock.get()));
+        // One that cannot be read does not stand still: this worker's own goes on with the host's.
+        let own = || self.clock.get().map(|own| own.advanced(host_ms));
+        self.clock.set(point.or_else(own));
     }
 
     /// Moves the shared clock on, unless another worker just did.

@@ -113,7 +113,7 @@ const HEAD: &str = "# When the host fails
 Any call that the filter makes of its host can fail: refused with any status, done and said otherwise, answered
 with nothing, with half of it, or with octets that mean nothing. None of that traps the worker's VM, none makes
 an operation run twice, and none leaves a client without an answer. What it does instead is below, as seen in
-some fifty thousand runs in which one call failed; `host-tests/engine` repeats them, and fails where this page does
+some thirty thousand runs in which one call failed; `host-tests/engine` repeats them, and fails where this page does
 not say what happened.
 
 \"Gets\" names what is otherwise than without the failure; a dash, that nothing is. \"503 of Envoy's\" stands
@@ -126,8 +126,8 @@ again once the host works.
 
 const TAIL: &str = "
 A host that goes on failing: as long as shared data fails nothing is claimed (503 `store_unavailable`), as long as clients
-cannot be answered (`proxy_send_local_response`, `proxy_continue_stream`, `proxy_set_effective_context`) they are not,
-until the connection's own time-outs. Operations are settled in any case, and nothing runs twice when the host
+cannot be answered (`proxy_send_local_response`, `proxy_continue_stream`, `proxy_set_effective_context`) they are not, and
+without a clock those that wait are not either, until the connection's own time-outs. Operations are settled in any case, and nothing runs twice when the host
 is well again.
 
 Two lies no filter can mend: a callout that was sent although `proxy_http_call` says that it was not, and one that was
