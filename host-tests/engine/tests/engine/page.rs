@@ -48,7 +48,7 @@ const CALLS: [(&str, &str); 22] = [
     ),
     (
         "proxy_http_call",
-        "Nothing was sent: the attempt runs inline",
+        "Nothing was sent: the attempt runs inline, where a client that leaves makes it `unknown`",
     ),
     ("proxy_increment_metric", "A count is missing"),
     ("proxy_log", "A line is missing"),
