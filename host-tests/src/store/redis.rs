@@ -100,13 +100,18 @@ fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 
 /// A Webdis in front of a Redis.
 #[derive(Debug)]
-struct Webdis {
+pub struct Webdis {
     _process: Running,
     addr: SocketAddr,
 }
 
 impl Webdis {
-    fn start(server: &Server) -> Self {
+    /// Starts one, and waits until it answers.
+    ///
+    /// # Panics
+    /// Where it does not start; `make stores` installs it.
+    #[must_use]
+    pub fn start(server: &Server) -> Self {
         // It cannot be told to take any port, nor says which it took: one that was free a moment ago,
         // and another where somebody was faster.
         for attempt in 0..10 {
@@ -144,6 +149,12 @@ impl Webdis {
             }
         }
         panic!("no port for Webdis in ten attempts");
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
     }
 }
 

@@ -9,6 +9,7 @@ use crate::ids::{OperationId, OwnerToken};
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
+use crate::store::remote::shard_of;
 use crate::store::{self, Action, Fence, Reply, Target};
 
 impl Run {
@@ -59,6 +60,17 @@ impl Run {
 }
 
 impl Exchange {
+    /// The store has lost writes of this shard: an attempt that runs says again that it does, which
+    /// makes its record anew where it is gone.
+    pub fn on_store_forgot(&mut self, shard: u8, now: Moment, out: &mut Vec<Effect>) {
+        if let Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) = &mut self.phase
+            && shard_of(&run.attempt.operation) == shard
+        {
+            run.renewed_at = 0;
+            run.renew(now, out);
+        }
+    }
+
     /// The reply to the last write.
     pub(super) fn on_settled(
         &mut self,
