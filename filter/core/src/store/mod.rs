@@ -5,6 +5,7 @@
 //! the change and the reply. The shared-data [`table`] runs that function under compare-and-swap;
 //! [`remote`] engines restate it in their own language and are held to it by tests.
 
+pub mod backlog;
 pub mod contract;
 pub mod queue;
 pub mod rate;
