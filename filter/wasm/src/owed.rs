@@ -47,9 +47,13 @@ impl Owed {
         }
     }
 
-    /// Keeps a write that was acknowledged once and may be lost.
+    /// Keeps a write that was acknowledged once and may be lost; as long as what was never acknowledged
+    /// has room.
     pub(crate) fn assert(&self, op: Op, host: u64) {
         let mut backlog = self.backlog.borrow_mut();
+        if backlog.fill_permille() >= HIGH_WATER_PERMILLE {
+            return;
+        }
         let _ = backlog.defer(&mut HostSharedData, op, false, host);
     }
 
