@@ -24,13 +24,13 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
+mod deferred;
 mod detached;
 mod exports;
 #[cfg(feature = "test-faults")]
 mod faults;
 mod host;
 mod metrics;
-mod owed;
 mod plugin;
 mod remote;
 mod stream;

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 /// From this on nothing new is claimed: what runs must still find room, per mille.
 const HIGH_WATER_PERMILLE: u64 = 750;
 
-pub(crate) struct Owed {
+pub(crate) struct Deferred {
     backlog: RefCell<Backlog>,
     /// What the gauge was last told.
     reported: Cell<usize>,
@@ -18,7 +18,7 @@ pub(crate) struct Owed {
     damaged: Cell<u64>,
 }
 
-impl Owed {
+impl Deferred {
     /// Of one store, by one holder in the process.
     pub(crate) fn new(store: &str, holder: u64) -> Self {
         Self {
