@@ -382,6 +382,7 @@ impl Root {
             .as_ref()
             .map(|s| signer(s, &plan))
             .transpose()?;
+        host::learn_cas_rule();
         let vm = Vm::current();
         #[cfg(feature = "test-faults")]
         crate::faults::choose_format();
@@ -433,6 +434,7 @@ impl Root {
             proxy,
             remembers_since,
         });
+        host::set_tick_ms(TICK_MS)?;
         *self.plugin.borrow_mut() = Some(Rc::new(Plugin {
             policy,
             metrics,
@@ -447,7 +449,6 @@ impl Root {
             deferred,
             rates: rates.map(RefCell::new),
         }));
-        host::set_tick_ms(TICK_MS);
         Ok(())
     }
 
