@@ -130,11 +130,18 @@ impl Plugin {
 
     /// The record of an operation that has ended, and its answer, as far as they are at hand.
     pub(crate) fn recall(&self, operation: &OperationId, now: Moment) -> Option<(Record, Vec<u8>)> {
-        self.cache?.recall(&mut HostSharedData, operation, now.store_ms)
+        self.cache?
+            .recall(&mut HostSharedData, operation, now.store_ms)
     }
 
     /// Keeps an answer at hand.
-    pub(crate) fn remember(&self, operation: &OperationId, record: &Record, blob: &[u8], now: Moment) {
+    pub(crate) fn remember(
+        &self,
+        operation: &OperationId,
+        record: &Record,
+        blob: &[u8],
+        now: Moment,
+    ) {
         if let Some(cache) = self.cache {
             cache.remember(&mut HostSharedData, operation, record, blob, now.store_ms);
         }
@@ -376,6 +383,8 @@ impl Root {
             .map(|s| signer(s, &plan))
             .transpose()?;
         let vm = Vm::current();
+        #[cfg(feature = "test-faults")]
+        crate::faults::choose_format();
         let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();
         let metrics = Metrics::default();
         metrics.build_info();

@@ -174,7 +174,10 @@ impl Remote {
         let mut events = Vec::new();
         loop {
             let at = plugin.vm().now();
-            let next = self.queue.borrow_mut().next(self.nonce(plugin), at.store_ms);
+            let next = self
+                .queue
+                .borrow_mut()
+                .next(self.nonce(plugin), at.store_ms);
             let Some(Outgoing {
                 call,
                 request,
@@ -216,11 +219,25 @@ impl Remote {
         let count = self.nonces.get().wrapping_add(1);
         self.nonces.set(count);
         let seed = plugin.vm().seed();
-        Nonce(OwnerToken::derive(&[b"call", &seed.vm, &seed.counter.to_be_bytes(), &count.to_be_bytes()]).0)
+        Nonce(
+            OwnerToken::derive(&[
+                b"call",
+                &seed.vm,
+                &seed.counter.to_be_bytes(),
+                &count.to_be_bytes(),
+            ])
+            .0,
+        )
     }
 
     /// Takes the answer to one of this store's calls; `false` where it is another's.
-    pub(crate) fn on_response(&self, plugin: &Plugin, token: u32, lines: usize, size: usize) -> bool {
+    pub(crate) fn on_response(
+        &self,
+        plugin: &Plugin,
+        token: u32,
+        lines: usize,
+        size: usize,
+    ) -> bool {
         let Some(Sent { call, at_us }) = self.sent.borrow_mut().remove(&token) else {
             return false;
         };
@@ -265,7 +282,10 @@ impl Remote {
         let sweeper = plugin.vm().is_sweeper(at);
         let (shard, due) = self.swept.get();
         if host >= due {
-            self.swept.set((shard.wrapping_add(1) % SHARDS, host.saturating_add(SWEEP_EVERY_MS)));
+            self.swept.set((
+                shard.wrapping_add(1) % SHARDS,
+                host.saturating_add(SWEEP_EVERY_MS),
+            ));
             let mut queue = self.queue.borrow_mut();
             if sweeper {
                 queue.sweep(shard, SWEEP_MOST);
@@ -322,7 +342,10 @@ impl Remote {
             Event::Ready(Ok(())) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 1);
                 plugin.owed().hurry(host);
-                host::log(Level::Info, &format!("the store at cluster {} answers", self.cluster));
+                host::log(
+                    Level::Info,
+                    &format!("the store at cluster {} answers", self.cluster),
+                );
             }
             Event::Ready(Err(why)) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 0);
@@ -359,7 +382,9 @@ impl Remote {
         for stream in plugin.watched() {
             // A stream that is just being told is told by its own next tick.
             if let Ok(mut stream) = stream.try_borrow_mut() {
-                stream.visit(now, |exchange, out| exchange.on_store_forgot(shard, now, out));
+                stream.visit(now, |exchange, out| {
+                    exchange.on_store_forgot(shard, now, out)
+                });
             }
         }
     }
@@ -422,9 +447,12 @@ impl Remote {
 /// What makes it this store and no other.
 pub(crate) fn identity(store: &RedisStore) -> String {
     let layout = format!("{:?}", store.layout);
-    let parts = [store.cluster.as_bytes(), store.authority.as_bytes(), layout.as_bytes()];
+    let parts = [
+        store.cluster.as_bytes(),
+        store.authority.as_bytes(),
+        layout.as_bytes(),
+    ];
     let token = OwnerToken::derive(&parts);
     let hex = |octet: &u8| format!("{octet:02x}");
     token.0.iter().take(8).map(hex).collect()
 }
-

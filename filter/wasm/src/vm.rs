@@ -405,7 +405,9 @@ pub(crate) fn cache_seed() -> [u8; 16] {
         return own;
     }
     let found = shared.get(SEED).ok().flatten();
-    found.and_then(|(octets, _)| octets.try_into().ok()).unwrap_or(own)
+    found
+        .and_then(|(octets, _)| octets.try_into().ok())
+        .unwrap_or(own)
 }
 
 /// The host has no entropy source on this target: nanoseconds since 1970 and the proxy's name are
