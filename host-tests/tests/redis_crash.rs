@@ -589,7 +589,10 @@ async fn a_process_that_dies_anywhere_leaves_no_second_effect() {
     let mut all = JoinSet::new();
     for execution in [Execution::Detached, Execution::Inline] {
         for point in Point::ALL {
-            if only.as_ref().is_some_and(|only| *only != format!("{point:?}")) {
+            if only
+                .as_ref()
+                .is_some_and(|only| *only != format!("{point:?}"))
+            {
                 continue;
             }
             let room = Arc::clone(&room);

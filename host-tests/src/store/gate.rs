@@ -421,11 +421,7 @@ async fn serve(
     }
 }
 
-async fn pass(
-    shared: &Shared,
-    request: &Octets,
-    front: &mut Option<Connection>,
-) -> Option<Octets> {
+async fn pass(shared: &Shared, request: &Octets, front: &mut Option<Connection>) -> Option<Octets> {
     if front.is_none() {
         let stream = TcpStream::connect(shared.front).await.ok()?;
         *front = Some(Connection::new(stream));
