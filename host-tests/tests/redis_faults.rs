@@ -8,7 +8,7 @@ use host_tests::{
     filter::{self, key},
     store::{
         Engine as _,
-        front::Front,
+        front::{CLUSTER, Front},
         gate::{Deed, Gate, Kind},
         redis::{Remote, Server, Way},
     },
@@ -101,6 +101,16 @@ async fn once_back(envoy: &Envoy, request: &Request) -> Answer {
         (code(&answer) != "store_unavailable").then_some(answer)
     })
     .await
+}
+
+/// Waits until the Envoy has looked at every shard once more: what it has seen can be missed.
+async fn swept(envoy: &Envoy) {
+    let answered = format!("cluster.{CLUSTER}.upstream_rq_200");
+    let seen = envoy.stats().await.get(&answered);
+    until("a sweep of every shard", || async {
+        (envoy.stats().await.get(&answered) > seen + 16).then_some(())
+    })
+    .await;
 }
 
 /// The record's status, without the filter.
@@ -408,20 +418,8 @@ async fn a_store_that_comes_back_empty_is_told_what_is_known() {
         async move { Raw::exchange(addr, &request).await }
     });
     upstream.wait_for_requests(41).await;
-    // Both must have seen what there is before it can be missed.
     for envoy in [&one, &two] {
-        let calls = || async {
-            let stats = envoy.stats().await;
-            stats.get(&format!(
-                "cluster.{}.upstream_rq_200",
-                host_tests::store::front::CLUSTER
-            ))
-        };
-        let seen = calls().await;
-        until("a sweep of every shard", || async {
-            (calls().await >= seen + 17).then_some(())
-        })
-        .await;
+        swept(envoy).await;
     }
     redis.kill();
     redis.lose_disk();
@@ -469,6 +467,52 @@ async fn a_store_that_comes_back_empty_is_told_what_is_known() {
     let late = send(&one, &fresh).await;
     assert_eq!(late.status, 201, "{late:?}");
     assert_eq!(upstream.effects(), 42);
+    sound(&[&one, &two], &upstream);
+}
+
+/// Who has nothing to do must still say what it knows: another proxy may be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_idle_worker_knows_is_written_again_before_anything_is_claimed() {
+    let mut redis = Server::durable();
+    let front = Front::start(&redis, Way::Webdis);
+    let upstream = Upstream::start().await;
+    let hold = json!({"hold": "2s"});
+    let route = json!({"lease": "1s"});
+    let one = start(&upstream, &front, front.addr(), hold.clone(), route.clone()).await;
+    let two = start(&upstream, &front, front.addr(), hold, route).await;
+    for envoy in [&one, &two] {
+        swept(envoy).await;
+    }
+    // Enough that each shard has some.
+    let mut done = Vec::new();
+    for _ in 0..64 {
+        let request = charge(&key());
+        let first = send(&one, &request).await;
+        assert_eq!(first.status, 201, "{first:?}");
+        done.push((request, first));
+    }
+    redis.kill();
+    redis.lose_disk();
+    redis.revive();
+    for envoy in [&one, &two] {
+        gauge(envoy, "idempo_store_recovering", 1).await;
+    }
+    for envoy in [&one, &two] {
+        gauge(envoy, "idempo_store_recovering", 0).await;
+        gauge(envoy, "idempo_write_backlog", 0).await;
+    }
+    for (request, first) in &done {
+        // Whoever has not heard of it yet may take its time to, and no more.
+        let again = until("the end of the recovery", || async {
+            let again = send(&two, request).await;
+            let waits = ["store_recovering", "in_flight"].contains(&code(&again).as_str());
+            (!waits).then_some(again)
+        })
+        .await;
+        assert!(is_replay(&again), "{again:?}\n{}\n{}", one.log(), two.log());
+        assert_eq!(again.body, first.body);
+    }
+    assert_eq!(upstream.effects(), 64);
     sound(&[&one, &two], &upstream);
 }
 
