@@ -12,10 +12,14 @@ use host_tests::{
     upstream::Upstream,
 };
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use std::sync::Arc;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 const DUPLICATES: usize = 20;
 const OPERATIONS: usize = 200;
+
+/// So many at a time, 20 duplicates each: more would measure the machine.
+const OPERATIONS_AT_ONCE: usize = 16;
 
 fn charge(key: &str) -> Request {
     Request::post("/v1/charges")
@@ -81,10 +85,13 @@ async fn parallel(way: Way) {
         start(&upstream, &front, &filter).await,
     ];
     let mut all = JoinSet::new();
+    let at_once = Arc::new(Semaphore::new(OPERATIONS_AT_ONCE));
     for _ in 0..OPERATIONS {
+        let place = Arc::clone(&at_once).acquire_owned().await;
         let request = charge(&key()).header("x-demo-delay-ms", "20");
         let pools = [envoys[0].pool(), envoys[1].pool()];
         all.spawn(async move {
+            let _place = place;
             let halves = pools.map(|pool| {
                 let requests = vec![request.clone(); DUPLICATES / 2];
                 async move { send_all(&pool, requests, DUPLICATES / 2).await }

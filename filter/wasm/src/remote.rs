@@ -294,7 +294,7 @@ impl Remote {
                 queue.sweep(shard, 0);
             }
         }
-        for (id, op) in plugin.owed().due(host, BACKLOG_MOST) {
+        for (id, op) in plugin.deferred().due(host, BACKLOG_MOST) {
             let waiter = self.waiter(Waiter::Backlog(id));
             self.queue.borrow_mut().push_patient(op, waiter);
         }
@@ -328,20 +328,20 @@ impl Remote {
                     Some(Waiter::Stream(stream)) => {
                         stream.borrow_mut().on_store_reply(op, reply, now);
                     }
-                    Some(Waiter::Backlog(id)) => plugin.owed().settle(id, &op, &reply, host),
+                    Some(Waiter::Backlog(id)) => plugin.deferred().settle(id, &op, &reply, host),
                     Some(Waiter::Suspicion(new)) => {
                         plugin.on_suspicion(&new, op.operation, &reply, now);
                     }
                     None => {}
                 }
             }
-            Event::TakeBack(op) => plugin.owed().defer(op, host),
-            Event::Assert(op) => plugin.owed().assert(op, host),
+            Event::TakeBack(op) => plugin.deferred().defer(op, host),
+            Event::Assert(op) => plugin.deferred().assert(op, host),
             Event::Forgot { shard, how } => self.on_forgot(plugin, shard, how, host, now),
             Event::Swept(swept) => self.on_swept(plugin, swept),
             Event::Ready(Ok(())) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 1);
-                plugin.owed().hurry(host);
+                plugin.deferred().hurry(host);
                 host::log(
                     Level::Info,
                     &format!("the store at cluster {} answers", self.cluster),

@@ -9,6 +9,7 @@ use crate::ids::{OperationId, OwnerToken};
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
+use crate::reply::Code;
 use crate::store::remote::shard_of;
 use crate::store::{self, Action, Fence, Reply, Target};
 
@@ -169,6 +170,24 @@ impl Exchange {
         let action = run.transition(Target::Unknown { evidence });
         out.push(run.attempt.op(action));
         self.phase = Phase::Settle(run, Held::Nothing);
+    }
+
+    /// The host did not change the request as asked. Without those changes it may be taken for what it
+    /// is not, or be sent twice by the router: so it does not go on. Nothing of it was sent.
+    pub fn on_request_unfit(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let refusal = Refusal::because(Code::Misconfigured, "headers_refused");
+        match std::mem::take(&mut self.phase) {
+            Phase::Run(mut run) if run.attempt.mode == Mode::Enforce => {
+                self.turn_away(&run.attempt, refusal, now, out);
+                run.aim = None;
+                out.push(run.attempt.op(Action::Cancel {
+                    owner: run.attempt.owner,
+                }));
+                self.phase = Phase::Settle(run, Held::Nothing);
+            }
+            Phase::Pass => self.refuse(None, None, refusal, now, out),
+            other => self.phase = other,
+        }
     }
 
     /// The stream is over. `details` is what the host says about its end.

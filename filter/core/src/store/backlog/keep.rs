@@ -230,47 +230,43 @@ impl Backlog {
                 mark,
             };
             let key = self.slot_key(journal, slot);
-            let written = match look(sd, &key) {
-                Ok(Slot::Free(None)) => sd.create(&key, &octets),
-                Ok(Slot::Free(Some(cas))) => sd.replace(&key, &octets, cas),
-                Ok(Slot::Taken(value)) => {
-                    self.meet(&value, journal, slot);
-                    continue;
-                }
-                Err(e) => Err(e),
+            let (written, taken) = match look(sd, &key) {
+                Ok(Slot::Free(None)) => (sd.create(&key, &octets), None),
+                Ok(Slot::Free(Some(cas))) => (sd.replace(&key, &octets, cas), None),
+                Ok(Slot::Taken(value)) => (Ok(false), Some(value)),
+                Err(e) => (Err(e), None),
             };
-            match written {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(e) => {
-                    // It may be there: the slot is this write's until it is done.
-                    self.put(id, place);
-                    return Err(e.0);
-                }
-            }
             // Only now is it certain that whoever adopts the journal later will find it.
-            match directory::holder(sd, &self.key, journal) {
-                Ok(holder) if holder == self.holder => {
-                    self.put(id, place);
-                    return Ok(());
-                }
-                Ok(_) => {
-                    self.lose(journal);
+            let holder = directory::holder(sd, &self.key, journal);
+            let (written, holder) = match (written, holder) {
+                (Ok(written), Ok(holder)) => (written, holder),
+                (Err(e), _) => return Err(self.unsure(place, Trouble::Host(e))),
+                (_, Err(trouble)) => return Err(self.unsure(place, trouble)),
+            };
+            if holder != self.holder {
+                self.lose(journal);
+                if written {
                     let _ = free(sd, &key, mark);
                 }
-                Err(trouble) => {
-                    self.put(id, place);
-                    return Err(trouble.text());
+            } else if written {
+                if let Some(entry) = self.entry(id) {
+                    entry.place = Some(place);
                 }
+                return Ok(());
+            } else if let Some(value) = taken {
+                // Left by somebody who crashed before he noticed that the journal was not his any more.
+                self.meet(&value, journal, slot);
+            } else if let Some(own) = self.owned.iter_mut().find(|o| o.number == journal) {
+                own.free.push(slot);
             }
         }
         Err(Trouble::Contended.text())
     }
 
-    fn put(&mut self, id: u64, place: Place) {
-        if let Some(entry) = self.entry(id) {
-            entry.place = Some(place);
-        }
+    /// The write may be there or not: it is tried again elsewhere, and the slot freed later.
+    fn unsure(&mut self, place: Place, trouble: Trouble) -> String {
+        self.owed.push(place);
+        trouble.text()
     }
 
     fn slot_key(&self, journal: u32, slot: u32) -> String {
