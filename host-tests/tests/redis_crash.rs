@@ -428,6 +428,10 @@ impl Rig {
             envoys.insert(0, ("first: ", &self.first));
         }
         for (whose, envoy) in envoys {
+            let outcomes = outcomes(envoy, &self.operation).await;
+            if !outcomes.is_empty() {
+                out.push(format!("{whose}outcomes `{}`", outcomes.join("`, `")));
+            }
             let stats = envoy.stats().await;
             out.extend(counted(&stats).into_iter().map(|c| format!("{whose}`{c}`")));
             out.extend(
@@ -438,6 +442,19 @@ impl Rig {
         }
         out.join("; ")
     }
+}
+
+/// `idempo.outcome` of the operation's attempts, by the access log.
+async fn outcomes(envoy: &Envoy, operation: &OperationId) -> Vec<String> {
+    let streams = envoy.stats().await.get("http.data.downstream_rq_completed");
+    let lines = envoy
+        .access_log_lines(usize::try_from(streams).expect("few"))
+        .await;
+    let id = operation.hex();
+    let of_it = lines.iter().filter(|line| line["operation"] == id.as_str());
+    of_it
+        .filter_map(|line| line["outcome"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Counters that say what became of operations.

@@ -11,6 +11,7 @@ use host_tests::{
         front::{CLUSTER, Front},
         gate::{Deed, Gate, Kind},
         redis::{Remote, Server, Way},
+        wire::Http,
     },
     upstream::Upstream,
 };
@@ -513,6 +514,96 @@ async fn what_an_idle_worker_knows_is_written_again_before_anything_is_claimed()
         assert_eq!(again.body, first.body);
     }
     assert_eq!(upstream.effects(), 64);
+    sound(&[&one, &two], &upstream);
+}
+
+/// A retry may come to a proxy that has not heard of the loss yet. Its claim is taken back; until then
+/// it must not keep out what another proxy writes again, nor what it writes for the first time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_again_is_not_lost_to_a_claim_that_is_taken_back() {
+    let mut redis = Server::durable();
+    let front = Front::start(&redis, Way::Webdis);
+    let gates = [
+        Gate::start(front.addr()).await,
+        Gate::start(front.addr()).await,
+    ];
+    let upstream = Upstream::start().await;
+    // Nothing is renewed for a while.
+    let route = json!({"lease": "9s"});
+    let store = json!({"hold": "9s", "timeout": "10s"});
+    let one = start(
+        &upstream,
+        &front,
+        gates[0].addr(),
+        store.clone(),
+        route.clone(),
+    )
+    .await;
+    let two = start(&upstream, &front, gates[1].addr(), store, route).await;
+    let (done, running) = (charge(&key()), charge(&key()));
+    let first = send(&one, &done).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let sent = tokio::spawn({
+        let (addr, request) = (one.addr(), running.clone().header("x-demo-gate", "open"));
+        async move { Raw::exchange(addr, &request).await }
+    });
+    upstream.wait_for_requests(2).await;
+    // What has been seen of these shards can be missed.
+    replayed(&first, &send(&two, &done).await);
+    refused(&send(&two, &running).await, 409, "in_flight");
+    // What the proxies ask of their own accord does not come before the retries.
+    let sweeps = [
+        gates[0].trap(Kind::Sweep, u64::MAX, Deed::HoldCall),
+        gates[1].trap(Kind::Sweep, u64::MAX, Deed::HoldCall),
+    ];
+    redis.kill();
+    redis.lose_disk();
+    redis.revive();
+    // Webdis finds out by failing that its connections are gone.
+    let mut http = Http::connect(front.addr()).expect("Webdis listens");
+    let mut pongs = 0;
+    while pongs < 8 {
+        let (status, _) = http.send("POST", "/", &[], b"PING");
+        pongs = if status == 200 { pongs + 1 } else { 0 };
+    }
+    let cancels = gates[1].trap(Kind::Cancel, 2, Deed::HoldCall);
+    let claims = gates[1].trap(Kind::Claim, 2, Deed::HoldAnswer);
+    let retries: Vec<_> = [&done, &running]
+        .map(|request| {
+            let (addr, request) = (two.addr(), request.clone());
+            tokio::spawn(async move { Raw::exchange(addr, &request).await })
+        })
+        .into();
+    claims.reached(2).await;
+    claims.let_go();
+    for retry in retries {
+        refused(&retry.await.unwrap().unwrap(), 503, "store_recovering");
+    }
+    cancels.reached(1).await;
+    // Now the other one hears of it, and ends what it runs.
+    sweeps[0].let_go();
+    until("every shard's loss to be seen", || async {
+        let stats = one.stats().await;
+        (stats.idempo("idempo_store_forgot_total", &[]) >= 16).then_some(())
+    })
+    .await;
+    upstream.open("open");
+    let ran = sent.await.unwrap().unwrap();
+    assert_eq!(ran.status, 201, "{ran:?}");
+    assert_eq!(one.stats().await.idempo("idempo_late_write_total", &[]), 1);
+    cancels.let_go();
+    sweeps[1].let_go();
+    for (request, first) in [(&done, &first), (&running, &ran)] {
+        let again = until("the record", || async {
+            let again = send(&two, request).await;
+            let waits = ["store_recovering", "in_flight"].contains(&code(&again).as_str());
+            (!waits).then_some(again)
+        })
+        .await;
+        assert!(is_replay(&again), "{again:?}\n{}\n{}", one.log(), two.log());
+        assert_eq!(again.body, first.body);
+    }
+    assert_eq!(upstream.effects(), 2);
     sound(&[&one, &two], &upstream);
 }
 
