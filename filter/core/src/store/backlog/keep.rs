@@ -197,8 +197,9 @@ impl Backlog {
 
     fn keep_the_rest(&mut self, sd: &mut dyn SharedData, most: usize) {
         for _ in 0..most {
-            let rest = |e: &&Box<Entry>| e.keeping == Keeping::Wanted && e.place.is_none();
-            let Some(id) = self.entries.iter().find(rest).map(|e| e.id) else {
+            let mut entries = self.entries.iter();
+            let next = entries.find(|e| e.keeping == Keeping::Wanted && e.place.is_none());
+            let Some(id) = next.map(|e| e.id) else {
                 return;
             };
             if self.keep(sd, id).is_err() {

@@ -51,6 +51,10 @@ const SPREAD_MS: u64 = 1_000;
 
 /// What became of a write that was deferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is looked at once, and never stored"
+)]
 pub enum Kept {
     /// It survives this VM.
     Durable,
