@@ -3,6 +3,7 @@
 use crate::host::{self, HostSharedData};
 use crate::vm::Vm;
 use idempo_core::exchange::Level;
+use idempo_core::record::Status;
 use idempo_core::store::backlog::{Backlog, Kept};
 use idempo_core::store::{Action, Op, Reply};
 use std::cell::{Cell, RefCell};
@@ -84,6 +85,15 @@ impl Deferred {
             | Reply::Recovering(_)
             | Reply::Full(_)
             | Reply::Corrupt => return backlog.again(id, host),
+            // Somebody has claimed what this write ends. A store that has forgotten lets them, and
+            // such a claim is taken back, which may remove the record and this write's trace in it. A
+            // claim that stays comes to an end, too.
+            Reply::Stale(record)
+                if matches!(op.action, Action::Transition(_))
+                    && record.state.status() == Status::Pending =>
+            {
+                return backlog.again(id, host);
+            }
             Reply::Stale(_) if matches!(op.action, Action::Transition(_)) => host::log(
                 Level::Error,
                 &format!(

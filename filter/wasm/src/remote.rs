@@ -64,6 +64,10 @@ pub(crate) struct Remote {
     /// Store operations that are unknown, by shard, as sweeps counted them.
     unknown: RefCell<[Option<u64>; SHARDS as usize]>,
     swept: Cell<(u8, u64)>,
+    /// So many shards are to be asked soon whether they have lost what this worker knows: somebody has
+    /// found a loss. Without that, who has nothing to do would never find out, nor say what it knows,
+    /// before others claim anew what they take for absent.
+    asks: Cell<u8>,
     shared_at: Cell<u64>,
     shared: RefCell<Vec<u8>>,
     /// Where in shared data workers tell each other what they know of the store.
@@ -97,6 +101,7 @@ impl Remote {
             delivering: Cell::default(),
             unknown: RefCell::default(),
             swept: Cell::default(),
+            asks: Cell::default(),
             shared_at: Cell::default(),
             shared: RefCell::default(),
             place: format!("idempo/1/e/{}", identity(store)),
@@ -281,17 +286,22 @@ impl Remote {
         self.share(host);
         let sweeper = plugin.vm().is_sweeper(at);
         let (shard, due) = self.swept.get();
-        if host >= due {
-            self.swept.set((
-                shard.wrapping_add(1) % SHARDS,
-                host.saturating_add(SWEEP_EVERY_MS),
-            ));
+        let asks = self.asks.get();
+        if asks > 0 || host >= due {
             let mut queue = self.queue.borrow_mut();
-            if sweeper {
-                queue.sweep(shard, SWEEP_MOST);
-            } else if queue.failures() > 0 || queue.store_now(host).is_none() {
+            let asked = if sweeper {
+                queue.sweep(shard, SWEEP_MOST)
+            } else if asks > 0 || queue.failures() > 0 || queue.store_now(host).is_none() {
                 // Somebody has to find out that it answers again.
-                queue.sweep(shard, 0);
+                queue.sweep(shard, 0)
+            } else {
+                true
+            };
+            if asked {
+                let next = shard.wrapping_add(1) % SHARDS;
+                self.swept
+                    .set((next, host.saturating_add(SWEEP_EVERY_MS)));
+                self.asks.set(asks.saturating_sub(1));
             }
         }
         for (id, op) in plugin.deferred().due(host, BACKLOG_MOST) {
@@ -377,6 +387,7 @@ impl Remote {
         metrics.count(&plugin.policy().plan, Counter::StoreForgot);
         metrics.gauge(Gauge::StoreRecovering, 1);
         self.reported_recovering.set(true);
+        self.asks.set(SHARDS);
         self.shared_at.set(0);
         self.share(host);
         for stream in plugin.watched() {
@@ -425,7 +436,11 @@ impl Remote {
         if let Some((octets, _)) = &found
             && let Some((memory, until)) = octets.split_last_chunk::<8>()
         {
-            queue.learn(&Memory::decode(memory), u64::from_le_bytes(*until));
+            let until = u64::from_le_bytes(*until);
+            if until > queue.recovering_until() {
+                self.asks.set(SHARDS);
+            }
+            queue.learn(&Memory::decode(memory), until);
         }
         let mut own = queue.memory().encode();
         own.extend_from_slice(&queue.recovering_until().to_le_bytes());

@@ -90,6 +90,11 @@ impl Exchange {
             Reply::Stale(record) => {
                 let status = record.state.status();
                 out.push(Effect::Count(Counter::LateWrite(index)));
+                if status == Status::Pending {
+                    // Claimed by somebody else, where the store has forgotten: such a claim is
+                    // taken back, and with it goes what it keeps of this write.
+                    out.push(Effect::Retry);
+                }
                 out.push(Effect::Log(
                     Level::Error,
                     format!(
