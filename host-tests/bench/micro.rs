@@ -73,7 +73,9 @@ impl Worker {
     fn new() -> Result<Self, String> {
         let text = variant::idempo().to_string();
         let plan = config::parse(text.as_bytes()).map_err(|e| e.to_string())?;
-        let Store::SharedData(store) = &plan.store;
+        let Store::SharedData(store) = &plan.store else {
+            panic!("the benchmark's plan keeps its records in shared data");
+        };
         let mut table = Table::new(store);
         let mut shared = Fake::new();
         let now_ms = 1_800_000_000_000;

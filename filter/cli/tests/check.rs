@@ -326,7 +326,7 @@ fn what_envoy_reads_otherwise_is_pointed_at() {
         "authorization: 0.12345",
         "login: 0.12345",
         "login: { password: 0.12345 }",
-        "login: { user: 0.12345, password: { env: P } }",
+        "login: { user: [0.12345], password: { env: P } }",
     ] {
         let ran = check_text(&redis(secret));
         assert_eq!(ran.code, 1, "{secret}");

@@ -97,6 +97,14 @@ fn each_setting_that_works_against_the_filter_is_warned_of() {
             "IDEMPO_SECRET",
         ),
         (
+            with(
+                "shared_data: {}",
+                "redis: {cluster: r, transport: rest, token: {env: REDIS_TOKEN}}",
+            ),
+            "config",
+            "store.redis reads the environment variable REDIS_TOKEN",
+        ),
+        (
             before("r", "router.v3.Router"),
             "http_filters[2]",
             "after the router",

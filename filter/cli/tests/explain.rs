@@ -372,6 +372,12 @@ fn properties_and_key_times_are_read() {
     assert!(report["operation"].is_string());
     let forgotten = row(&report, "absent, store restarted");
     assert_eq!(told(forgotten), (409, "outcome_unknown", "refused"));
+    let redis = std::fs::read_to_string(&config).expect("it was written");
+    let redis = redis.replace("shared_data: {}", "redis: { cluster: r, transport: resp }");
+    std::fs::write(&config, redis).expect("a temporary file");
+    let states = run(NOW, &["--property", property])["states"].to_string();
+    assert!(states.contains("\"absent\""), "{states}");
+    assert!(!states.contains("store restarted"), "{states}");
     let late = run("1800000000", &["--property", property]);
     assert_eq!(late["at_once"]["code"], "key_expired");
     assert_eq!(late["key_time"]["ok"], false);

@@ -43,6 +43,8 @@ pub enum Counter {
     StoreError(StoreOp),
     /// `idempo_compensation_total{route}`: an effect whose record could not be written at once.
     Compensation(RouteIndex),
+    /// `idempo_store_forgot_total`: times that a store was found to have lost writes.
+    StoreForgot,
     /// `idempo_unmatched_write_total`: writes that no rule matched.
     UnmatchedWrite,
     /// `idempo_upstream_policy_total{known}`: `Idempotency-Policy` values that were not understood.
@@ -158,6 +160,8 @@ pub enum Gauge {
     StoreUsedRatio,
     /// 1 where the store answers.
     StoreReady,
+    /// 1 while nothing is claimed because the store has forgotten.
+    StoreRecovering,
     /// Unix seconds since when this store remembers: a `shared_data` store forgets on restart.
     StoreSince,
     /// 1 where the loopback cluster answers: attempts run detached.
@@ -175,6 +179,7 @@ impl Gauge {
             Self::WriteBacklog => "idempo_write_backlog",
             Self::StoreUsedRatio => "idempo_store_used_ratio",
             Self::StoreReady => "idempo_store_ready",
+            Self::StoreRecovering => "idempo_store_recovering",
             Self::StoreSince => "idempo_store_since_seconds",
             Self::LoopbackReady => "idempo_loopback_ready",
             Self::DetachedCalls => "idempo_detached_calls",
@@ -272,6 +277,7 @@ impl Counter {
                 }
             ),
             Self::Compensation(r) => format!("idempo_compensation_total.route.{}", route(r)),
+            Self::StoreForgot => "idempo_store_forgot_total".to_owned(),
             Self::UnmatchedWrite => "idempo_unmatched_write_total".to_owned(),
             Self::OddPolicy => "idempo_upstream_policy_odd_total".to_owned(),
         }

@@ -25,6 +25,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
+mod deferred;
 mod detached;
 mod exports;
 #[cfg(feature = "test-faults")]
@@ -33,6 +34,7 @@ mod host;
 mod metrics;
 mod owed;
 mod plugin;
+mod remote;
 mod stream;
 mod suspects;
 mod vm;

@@ -1,15 +1,22 @@
 //! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
 
+use crate::deferred::Deferred;
 use crate::detached::Loopback;
 use crate::host::{self, Buffer, HostSharedData, Map};
 use crate::metrics::Metrics;
+use crate::remote::{self, Remote};
 use crate::stream::Stream;
 use crate::suspects;
-use crate::vm::Vm;
+use crate::vm::{self, Vm};
 use idempo_core::config;
-use idempo_core::exchange::{Exchange, Level, Moment, Policy, lapse, likeness};
+use idempo_core::exchange::{Level, Moment, Policy, lapse, likeness};
+use idempo_core::ids::OperationId;
 use idempo_core::metrics::{Counter, Gauge};
 use idempo_core::plan::{Plan, Signing, Store};
+use idempo_core::record::{Record, Status};
+use idempo_core::store::rate::Rates;
+use idempo_core::store::table::{Cache, SharedData};
+use idempo_core::store::{Action, Full, Op, Reply};
 use idempo_core::trusted::{Secret, Signer};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -44,6 +51,12 @@ pub(crate) struct Plugin {
     withheld_at: Cell<Option<u64>>,
     /// The way of detached attempts, where one is configured.
     loopback: Option<Loopback>,
+    /// The way to the store, where it is not in this host's memory.
+    remote: Option<Remote>,
+    /// Answers that a remote store need not be asked for.
+    cache: Option<Cache>,
+    deferred: Deferred,
+    rates: Option<RefCell<Rates>>,
 }
 
 impl Plugin {
@@ -67,9 +80,151 @@ impl Plugin {
         self.loopback.as_ref()
     }
 
+    pub(crate) const fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
+    }
+
+    pub(crate) const fn deferred(&self) -> &Deferred {
+        &self.deferred
+    }
+
+    /// The time, by the store's clock where it has one.
+    pub(crate) fn now(&self) -> Moment {
+        self.of_store(self.vm.now())
+    }
+
+    /// That moment by the store's clock.
+    pub(crate) fn of_store(&self, host: Moment) -> Moment {
+        let store_ms = match &self.remote {
+            Some(remote) => remote.store_now(host.store_ms),
+            None => host.store_ms,
+        };
+        Moment { store_ms, ..host }
+    }
+
+    /// Puts a step to the store. `None`: its reply comes later, to [`Stream::on_store_reply`].
+    pub(crate) fn ask(
+        &self,
+        op: Op,
+        stream: &Weak<RefCell<Stream>>,
+        now: Moment,
+    ) -> Option<(Op, Reply)> {
+        if let Action::Claim(claim) | Action::TakeOver { claim, .. } = &op.action {
+            let rates = self.rates.as_ref();
+            if !rates.is_none_or(|r| r.borrow_mut().admits(claim.tenant, now.wall_ms())) {
+                return Some((op, Reply::Full(Full::TenantRate)));
+            }
+            if self.deferred.is_high() {
+                let why = "too many writes wait already to be made";
+                return Some((op, Reply::Unsent(why.to_owned())));
+            }
+        }
+        match &self.remote {
+            Some(remote) => remote.ask(op, stream, self.vm.at(now.wall_us).store_ms),
+            None => {
+                let reply = self.vm.store(&op, now);
+                Some((op, reply))
+            }
+        }
+    }
+
+    /// The record of an operation that has ended, and its answer, as far as they are at hand.
+    pub(crate) fn recall(&self, operation: &OperationId, now: Moment) -> Option<(Record, Vec<u8>)> {
+        self.cache?
+            .recall(&mut HostSharedData, operation, now.store_ms)
+    }
+
+    /// Keeps an answer at hand.
+    pub(crate) fn remember(
+        &self,
+        operation: &OperationId,
+        record: &Record,
+        blob: &[u8],
+        now: Moment,
+    ) {
+        if let Some(cache) = self.cache {
+            cache.remember(&mut HostSharedData, operation, record, blob, now.store_ms);
+        }
+    }
+
+    /// Keeps a write until it is made; a claim that has not left yet is taken out instead.
+    pub(crate) fn defer(&self, op: Op) {
+        if let (Action::Cancel { owner }, Some(remote)) = (&op.action, &self.remote)
+            && remote.withdraw(&op.operation, *owner)
+        {
+            return;
+        }
+        self.deferred.defer(op, self.vm.now().store_ms);
+    }
+
+    /// A new operation asks for what another one, still unknown, asked for: its client changed keys
+    /// before that was settled, and may act twice.
+    pub(crate) fn report_changed_key(&self, new: &OperationId, likeness: u64, now: Moment) {
+        let Some(unknown) = self.vm.suspect(new, likeness) else {
+            return;
+        };
+        let read = Op {
+            operation: unknown,
+            action: Action::Read,
+        };
+        match &self.remote {
+            Some(remote) => remote.look(unknown, *new, self.vm.at(now.wall_us).store_ms),
+            None => self.on_suspicion(new, unknown, &self.vm.store(&read, now), now),
+        }
+    }
+
+    pub(crate) fn on_suspicion(
+        &self,
+        new: &OperationId,
+        unknown: OperationId,
+        reply: &Reply,
+        now: Moment,
+    ) {
+        if let Reply::Current(record) = reply
+            && record.view(now.store_ms).status() == Status::Unknown
+            && self.vm.first_report(unknown)
+        {
+            host::log(
+                Level::Warn,
+                &format!(
+                    "operation {new} of route {} asks for the same as operation {unknown}, which is \
+                     still unknown: the client may have changed keys too early",
+                    record.route
+                ),
+            );
+        }
+    }
+
+    /// Streams that want ticks.
+    pub(crate) fn watched(&self) -> Vec<Rc<RefCell<Stream>>> {
+        let watched = self.watched.borrow();
+        watched.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What many streams ask the store for while that runs leaves together.
+    fn together(&self, run: impl FnOnce()) {
+        match &self.remote {
+            Some(remote) => remote.together(self, run),
+            None => run(),
+        }
+    }
+
     /// Whether nothing is left that must still be recorded.
     fn is_idle(&self) -> bool {
-        self.loopback.as_ref().is_none_or(Loopback::is_idle) && !self.vm.has_backlog()
+        self.loopback.as_ref().is_none_or(Loopback::is_idle)
+            && self.remote.as_ref().is_none_or(Remote::is_idle)
+            && self.deferred.is_empty()
+    }
+
+    /// What its gauges count goes with it; writes that wait are for whoever comes next.
+    fn close(&self) {
+        if let Some(loopback) = &self.loopback {
+            loopback.close(&self.metrics);
+        }
+        match self.deferred.close() {
+            0 => {}
+            left => self.metrics.shift(Gauge::WriteBacklog, -left),
+        }
     }
 
     /// How long anything may take that was begun now, milliseconds.
@@ -122,28 +277,33 @@ impl Plugin {
         self.vm.advance_clock();
         self.vm.look_for_notes();
         // A stream may leave the map while it is visited.
-        let streams: Vec<_> = self
-            .watched
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        let now = self.vm.now();
-        for stream in streams {
-            stream.borrow_mut().tick(now);
-        }
+        let streams = self.watched();
+        let now = self.now();
+        self.together(|| {
+            for stream in streams {
+                stream.borrow_mut().tick(now);
+            }
+        });
         // All workers share the gauge, so each adds its own change.
-        match self.vm.work_off(now) {
+        match self.deferred.tick(self.vm.now().store_ms) {
             0 => {}
             change => self.metrics.shift(Gauge::WriteBacklog, change),
+        }
+        if let Some(remote) = &self.remote {
+            return remote.tick(self);
+        }
+        for (id, op) in self.deferred.due(now.store_ms, usize::MAX) {
+            let reply = self.vm.store(&op, now);
+            self.deferred.settle(id, &op, &reply, now.store_ms);
         }
         if let Some(report) = self.vm.sweep(now) {
             self.report(&report);
         }
     }
 
-    fn report(&self, report: &crate::vm::Swept) {
-        for (operation, record) in &report.transitions {
+    /// Operations of which the sweep found that time has passed.
+    pub(crate) fn report_lapses(&self, transitions: &[(OperationId, Record)]) {
+        for (operation, record) in transitions {
             let route = self
                 .policy
                 .plan
@@ -160,6 +320,10 @@ impl Plugin {
             suspects::note(&mut HostSharedData, likeness, operation);
             host::log(Level::Warn, &line);
         }
+    }
+
+    fn report(&self, report: &crate::vm::Swept) {
+        self.report_lapses(&report.transitions);
         if let Some(pass) = report.pass {
             self.metrics.gauge(Gauge::UnknownOpen, pass.open_unknown);
             self.metrics
@@ -220,34 +384,48 @@ impl Root {
             .transpose()?;
         host::learn_cas_rule();
         let vm = Vm::current();
-        let opened = match &plan.store {
-            Store::SharedData(store) => vm.open(store)?,
-            Store::Redis(_) => {
-                return Err("store.redis: this module cannot reach a Redis yet; \
-                            write store: {shared_data: {}}"
-                    .to_owned());
-            }
-        };
-        let remembers_since = Some(opened.since_wall_ms);
+        #[cfg(feature = "test-faults")]
+        crate::faults::choose_format();
         let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();
         let metrics = Metrics::default();
         metrics.build_info();
-        metrics.gauge(Gauge::StoreReady, 1);
-        if opened.first {
+        let holder = vm.number().wrapping_shl(16) | u64::from(self.id & 0xffff);
+        let (remote, deferred, remembers_since, first) = match &plan.store {
+            Store::SharedData(store) => {
+                let opened = vm.open(store)?;
+                metrics.gauge(Gauge::StoreReady, 1);
+                let since = opened.since_wall_ms;
+                metrics.gauge(Gauge::StoreSince, since / 1000);
+                host::log(
+                    Level::Info,
+                    "the shared_data store forgets when this Envoy restarts: an operation from \
+                     before a restart would run again",
+                );
+                let deferred = Deferred::new("shared_data", holder);
+                (None, deferred, Some(since), opened.first)
+            }
+            Store::Redis(store) => {
+                vm.open_clock();
+                let deferred = Deferred::new(&remote::identity(store), holder);
+                let first = is_first();
+                if first {
+                    // Until it has answered.
+                    metrics.gauge(Gauge::StoreReady, 0);
+                    metrics.gauge(Gauge::StoreRecovering, 0);
+                }
+                (Some(Remote::new(store, self.id)?), deferred, None, first)
+            }
+        };
+        if first {
             // It is there from the start; later only its changes are told.
             metrics.gauge(Gauge::WriteBacklog, 0);
         }
-        if let Some(since) = remembers_since {
-            metrics.gauge(Gauge::StoreSince, since / 1000);
-            host::log(
-                Level::Info,
-                "the shared_data store forgets when this Envoy restarts: an operation from before \
-                 a restart would run again",
-            );
-        }
+        let cache = (remote.is_some() && plan.replay_cache_bytes > 0)
+            .then(|| Cache::new(plan.replay_cache_bytes, vm::cache_seed()));
+        let rates = plan.limits.tenant_claims_per_second.map(Rates::new);
         let cluster = plan.loopback_cluster.clone();
         let loopback = cluster.map(|cluster| Loopback::new(cluster, self.id));
-        if loopback.is_some() && opened.first {
+        if loopback.is_some() && first {
             metrics.gauge(Gauge::LoopbackReady, 0);
         }
         let policy = Arc::new(Policy {
@@ -266,6 +444,10 @@ impl Root {
             most_held: Cell::default(),
             withheld_at: Cell::default(),
             loopback,
+            remote,
+            cache,
+            deferred,
+            rates: rates.map(RefCell::new),
         }));
         Ok(())
     }
@@ -278,6 +460,12 @@ impl Root {
             plugin.vm.register_queue();
         }
     }
+}
+
+/// Whether this is the first configuration of the process with a remote store.
+fn is_first() -> bool {
+    const BEGUN: &str = "idempo/1/begun";
+    HostSharedData.create(BEGUN, b"1").unwrap_or(false)
 }
 
 fn signer(signing: &Signing, plan: &Plan) -> Result<Signer, String> {
@@ -313,7 +501,7 @@ impl Root {
             return;
         };
         plugin.tick();
-        let now = plugin.vm.now();
+        let now = plugin.now();
         let Some(until) = self.leaving.get() else {
             if let Some(loopback) = &plugin.loopback {
                 loopback.tick(&plugin, now);
@@ -327,13 +515,12 @@ impl Root {
         if late {
             host::log(
                 Level::Error,
-                "a replaced configuration goes although writes of it still wait",
+                "a replaced configuration goes although writes of it still wait: the next one \
+                 takes them over",
             );
         }
         self.leaving.set(None);
-        if let Some(loopback) = &plugin.loopback {
-            loopback.close(&plugin.metrics);
-        }
+        plugin.close();
         host::root_is_done(self.id);
     }
 
@@ -343,6 +530,11 @@ impl Root {
         let Some(plugin) = self.plugin() else {
             return;
         };
+        if let Some(remote) = &plugin.remote
+            && remote.on_response(&plugin, token, lines, size)
+        {
+            return;
+        }
         let Some(loopback) = &plugin.loopback else {
             return;
         };
@@ -351,7 +543,7 @@ impl Root {
         } else {
             host::headers(Map::CallResponse)
         };
-        let now = plugin.vm.now();
+        let now = plugin.now();
         if loopback.on_probed(token, headers.as_ref(), &plugin, now) {
             return;
         }
@@ -367,10 +559,14 @@ impl Root {
 
     pub(crate) fn on_queue_ready(&self, queue: u32) {
         if let Some(plugin) = self.plugin() {
-            let now = plugin.vm.now();
-            for stream in plugin.vm.woken(queue) {
-                stream.borrow_mut().visit(now, Exchange::on_wake);
-            }
+            let now = plugin.now();
+            plugin.together(|| {
+                for stream in plugin.vm.woken(queue) {
+                    stream
+                        .borrow_mut()
+                        .visit(now, |exchange, out| exchange.on_wake(out));
+                }
+            });
         }
     }
 
@@ -380,12 +576,10 @@ impl Root {
             return true;
         };
         if plugin.is_idle() {
-            if let Some(loopback) = &plugin.loopback {
-                loopback.close(&plugin.metrics);
-            }
+            plugin.close();
             return true;
         }
-        let now = plugin.vm.now();
+        let now = plugin.now();
         let until = now.store_ms.saturating_add(plugin.longest_ms());
         self.leaving.set(Some(until));
         false

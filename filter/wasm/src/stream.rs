@@ -11,8 +11,9 @@ use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::http::Headers;
+use idempo_core::record::Record;
 use idempo_core::reply::LocalReply;
-use idempo_core::store::{self, Op};
+use idempo_core::store::{self, Op, Reply};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -55,8 +56,13 @@ pub(crate) struct Stream {
     registered: bool,
     /// The host's stream is over; what is left to do concerns the operation only.
     gone: bool,
-    /// The operation of the latest store call, for [`Effect::Retry`].
+    /// The step whose reply is being dealt with, for [`Effect::Retry`].
     last: Option<Op>,
+    /// The record that the store, or the cache, answered last, and in the latter case its answer: the
+    /// next step may ask for that.
+    met: Option<(Record, Option<Vec<u8>>)>,
+    /// Steps were put to a store that answers later.
+    asked: bool,
     /// What the host refused to do so far.
     owed: Owed,
     /// The host refused a change without which the request must not go on.
@@ -87,6 +93,8 @@ impl Stream {
                 registered: false,
                 gone: false,
                 last: None,
+                met: None,
+                asked: false,
                 owed: Owed::default(),
                 unfit: false,
                 #[cfg(feature = "test-faults")]
@@ -216,6 +224,7 @@ impl Stream {
         #[cfg(feature = "test-faults")]
         if let Some(op) = self.slow.due(now) {
             let reply = self.plugin.vm().store(&op, now);
+            self.last = Some(op);
             self.visit(now, |exchange, out| exchange.on_store(reply, now, out));
         }
         self.visit(now, |exchange, out| {
@@ -242,22 +251,22 @@ impl Stream {
             match effect {
                 #[cfg(feature = "test-faults")]
                 Effect::Store(op) if self.slow.delays(&op, now) => self.watch(),
-                Effect::Store(op) => {
-                    let reply = plugin.vm().store(&op, now);
-                    // What a claim took is measured, so it gets a reading of its own.
-                    let now = match op.action {
-                        store::Action::Claim(_) | store::Action::TakeOver { .. } => {
-                            plugin.vm().now()
-                        }
-                        _ => now,
-                    };
-                    self.last = Some(op);
-                    let open = plugin.loopback().is_some_and(Loopback::is_open);
-                    self.exchange.set_loopback(open);
-                    let mut more = Vec::new();
-                    self.exchange.on_store(reply, now, &mut more);
-                    queue.extend(more);
-                }
+                Effect::Store(op) => match self.ask(op, now) {
+                    Some((op, reply)) => {
+                        // What a claim took is measured, so it gets a reading of its own.
+                        let now = match op.action {
+                            store::Action::Claim(_) | store::Action::TakeOver { .. } => {
+                                plugin.now()
+                            }
+                            _ => now,
+                        };
+                        self.before_reply(op, &reply, now);
+                        let mut more = Vec::new();
+                        self.exchange.on_store(reply, now, &mut more);
+                        queue.extend(more);
+                    }
+                    None => self.asked = true,
+                },
                 Effect::Wait(operation) => {
                     let limits = &plugin.policy().plan.limits;
                     let waiter = (self.id, self.own.clone());
@@ -301,10 +310,10 @@ impl Stream {
                         self.watch_owed();
                     }
                 }
-                Effect::Defer(op) => plugin.vm().defer(op),
+                Effect::Defer(op) => plugin.defer(op),
                 Effect::Retry => {
                     if let Some(op) = self.last.take() {
-                        plugin.vm().defer(op);
+                        plugin.defer(op);
                     }
                 }
                 Effect::Request(edits) => self.unfit |= !host::edit_headers(Map::Request, &edits),
@@ -316,7 +325,7 @@ impl Stream {
                     suspects::note(&mut HostSharedData, likeness, &operation);
                 }
                 Effect::Suspect(operation, likeness) => {
-                    plugin.vm().report_changed_key(&operation, likeness);
+                    plugin.report_changed_key(&operation, likeness, now);
                 }
                 Effect::Count(counter) => {
                     plugin.metrics().count(&plugin.policy().plan, counter);
@@ -335,6 +344,63 @@ impl Stream {
         if self.exchange.waits().is_none() && self.registered {
             self.plugin.vm().forget_waiter(self.id);
         }
+        if std::mem::take(&mut self.asked)
+            && let Some(remote) = self.plugin.remote()
+        {
+            remote.pump(&self.plugin);
+            // Its calls are made in the root's name.
+            host::enter(self.id);
+        }
+    }
+
+    /// Puts a step to the store; `None`: its reply comes later.
+    fn ask(&mut self, op: Op, now: Moment) -> Option<(Op, Reply)> {
+        match &op.action {
+            store::Action::Claim(_) | store::Action::Read => {
+                if let Some((record, answer)) = self.plugin.recall(&op.operation, now) {
+                    self.met = Some((record.clone(), Some(answer)));
+                    return Some((op, Reply::Current(Box::new(record))));
+                }
+            }
+            store::Action::Body { incarnation } => {
+                if let Some((record, answer)) = &mut self.met
+                    && record.version.incarnation == *incarnation
+                    && let Some(answer) = answer.take()
+                {
+                    return Some((op, Reply::Body(Some(answer))));
+                }
+            }
+            _ => {}
+        }
+        self.plugin.ask(op, &self.own, now)
+    }
+
+    /// What has to be known before the exchange deals with a reply.
+    fn before_reply(&mut self, op: Op, reply: &Reply, now: Moment) {
+        let open = self.plugin.loopback().is_some_and(Loopback::is_open);
+        self.exchange.set_loopback(open);
+        if let Some(remote) = self.plugin.remote() {
+            self.exchange.set_store_failures(remote.failures());
+            match reply {
+                // What the cache has just answered is more: it has the answer, too.
+                Reply::Current(record) if !matches!(self.met, Some((_, Some(_)))) => {
+                    self.met = Some(((**record).clone(), None));
+                }
+                Reply::Body(Some(answer)) => {
+                    if let Some((record, None)) = &self.met {
+                        self.plugin.remember(&op.operation, record, answer, now);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.last = Some(op);
+    }
+
+    /// A step that was put to a remote store has its reply.
+    pub(crate) fn on_store_reply(&mut self, op: Op, reply: Reply, now: Moment) {
+        self.before_reply(op, &reply, now);
+        self.visit(now, |exchange, out| exchange.on_store(reply, now, out));
     }
 
     /// Ticks are wanted from now on.
@@ -364,7 +430,7 @@ impl Stream {
             faults::crash_at("request", &headers);
             self.slow = faults::SlowStore::asked_by(&headers);
         }
-        let now = self.plugin.vm().now();
+        let now = self.plugin.now();
         let mut out = Vec::new();
         self.exchange
             .on_request_headers(headers, end, &Properties, now, &mut out);
@@ -421,7 +487,7 @@ impl Stream {
 
     /// An event in one of the stream's own callbacks.
     fn on_event(&mut self, event: impl FnOnce(&mut Exchange, Moment, &mut Vec<Effect>)) {
-        let now = self.plugin.vm().now();
+        let now = self.plugin.now();
         let mut out = Vec::new();
         event(&mut self.exchange, now, &mut out);
         let held = self.exchange.gathered();
@@ -476,7 +542,7 @@ impl Stream {
             can_hold: self.plugin.body_seen().get(),
         };
         let mut out = Vec::new();
-        let now = self.plugin.vm().now();
+        let now = self.plugin.now();
         self.exchange
             .on_response_headers(&headers, end, &origin, now, &mut out);
         self.carry_out(out, now);
@@ -496,7 +562,7 @@ impl Stream {
             // Remembered without what the host does not show, never replayed without it.
             self.exchange.on_memory_short();
         }
-        let now = self.plugin.vm().now();
+        let now = self.plugin.now();
         let mut out = Vec::new();
         let octets = chunk.unwrap_or_default();
         self.exchange
@@ -516,7 +582,7 @@ impl Stream {
     }
 
     pub(crate) fn on_response_trailers(&mut self) -> HeadersStatus {
-        let now = self.plugin.vm().now();
+        let now = self.plugin.now();
         let mut out = Vec::new();
         self.exchange.on_response_trailers(now, &mut out);
         self.carry_out(out, now);
@@ -549,14 +615,14 @@ impl Stream {
     pub(crate) fn on_log(&mut self) {
         let late = self.owed.take_effects();
         if !late.is_empty() {
-            let now = self.plugin.vm().now();
+            let now = self.plugin.now();
             self.carry_out_behind(late, now);
             // Its line in the access log is still to be written.
             self.gone = false;
         }
         if !self.exchange.is_over() {
             let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
-            let now = self.plugin.vm().now();
+            let now = self.plugin.now();
             let mut out = Vec::new();
             self.exchange.on_end(&details, now, &mut out);
             self.carry_out(out, now);

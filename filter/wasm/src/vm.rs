@@ -1,5 +1,4 @@
-//! What all plugins and streams of one worker's VM share: the table, the clock, the waiters, the
-//! backlog.
+//! What all plugins and streams of one worker's VM share: the table, the clock, the waiters.
 
 use crate::host::{self, HostSharedData};
 use crate::stream::Stream;
@@ -8,9 +7,9 @@ use idempo_core::clock::ClockPoint;
 use idempo_core::exchange::{Level, Moment, Seed};
 use idempo_core::ids::{OperationId, OwnerToken};
 use idempo_core::plan::SharedDataStore;
-use idempo_core::record::{Record, Status};
+use idempo_core::record::Record;
 use idempo_core::store::table::{Geometry, Opened, SharedData, SweepReport, Table};
-use idempo_core::store::{Action, Op, Reply};
+use idempo_core::store::{Op, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -22,15 +21,8 @@ const VMS: &str = "idempo/1/vms";
 /// A sweeper that is silent this long is replaced, milliseconds.
 const SWEEPER_LEASE_MS: u64 = 3_000;
 
-/// The first pause between tries of a deferred write, and the longest, milliseconds.
-const FIRST_RETRY_MS: u64 = 200;
-const MAX_RETRY_MS: u64 = 30_000;
-
 /// How many reported operations are remembered.
 const MAX_REPORTED: usize = 64;
-
-/// The backlog's bound: beyond it the oldest write is given up, loudly.
-const MAX_BACKLOG: usize = 4_096;
 
 thread_local! {
     static VM: Rc<Vm> = Rc::new(Vm::default());
@@ -47,9 +39,6 @@ pub(crate) struct Vm {
     exchanges: Cell<u64>,
     queue: Cell<Option<u32>>,
     waiters: RefCell<HashMap<u32, Waiter>>,
-    backlog: RefCell<VecDeque<Deferred>>,
-    /// What the gauge was last told of it.
-    reported_backlog: Cell<usize>,
     sweep: RefCell<Sweep>,
     /// Octets of answers being recorded.
     recording: Cell<u64>,
@@ -59,15 +48,6 @@ pub(crate) struct Vm {
     notes: Cell<bool>,
     /// Unknown operations that were reported as asked for again.
     reported_unknown: RefCell<VecDeque<OperationId>>,
-}
-
-/// A write that waits. It lives in the VM's memory: a VM that traps loses it, and the operation then
-/// becomes unknown when its lease ends.
-struct Deferred {
-    op: Op,
-    tries: u32,
-    /// Store clock before which it is not tried again.
-    due: u64,
 }
 
 struct Waiter {
@@ -137,7 +117,11 @@ impl Vm {
 
     /// The time. The store's clock is the shared one, moved on by the host's since the last tick.
     pub(crate) fn now(&self) -> Moment {
-        let wall_us = host::now_us();
+        self.at(host::now_us())
+    }
+
+    /// That time of the host's clock.
+    pub(crate) fn at(&self, wall_us: u64) -> Moment {
         let point = self
             .clock
             .get()
@@ -146,6 +130,11 @@ impl Vm {
             wall_us,
             store_ms: point.now(wall_us / 1000),
         }
+    }
+
+    /// Opens what a VM without a table shares with the others: the clock.
+    pub(crate) fn open_clock(&self) {
+        self.read_clock(host::now_us() / 1000);
     }
 
     /// Takes the shared clock over, or starts it.
@@ -191,7 +180,7 @@ impl Vm {
     }
 
     /// This VM's number among all of the process, taken once: with the time it makes tokens unique.
-    fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         if self.number.get() != 0 {
             return self.number.get();
         }
@@ -332,37 +321,16 @@ impl Vm {
         }
     }
 
-    /// A new operation asks for what another one, still unknown, asked for: its client changed keys
-    /// before that was settled, and may act twice.
-    pub(crate) fn report_changed_key(&self, operation: &OperationId, likeness: u64) {
+    /// The operation, still unknown when it was noted, that asked for the same as this new one.
+    pub(crate) fn suspect(&self, operation: &OperationId, likeness: u64) -> Option<OperationId> {
         if !self.notes.get() {
-            return;
+            return None;
         }
-        let Some(other) = suspects::find(&mut HostSharedData, likeness, operation) else {
-            return;
-        };
-        let now = self.now();
-        let read = Op {
-            operation: other,
-            action: Action::Read,
-        };
-        if let Reply::Current(record) = self.store(&read, now)
-            && record.view(now.store_ms).status() == Status::Unknown
-            && self.first_report(other)
-        {
-            host::log(
-                Level::Warn,
-                &format!(
-                    "operation {operation} of route {} asks for the same as operation {other}, \
-                     which is still unknown: the client may have changed keys too early",
-                    record.route
-                ),
-            );
-        }
+        suspects::find(&mut HostSharedData, likeness, operation)
     }
 
     /// One line per unknown operation: where requests are alike by nature, every one would be another.
-    fn first_report(&self, unknown: OperationId) -> bool {
+    pub(crate) fn first_report(&self, unknown: OperationId) -> bool {
         let mut reported = self.reported_unknown.borrow_mut();
         if reported.contains(&unknown) {
             return false;
@@ -372,71 +340,6 @@ impl Vm {
         }
         reported.push_back(unknown);
         true
-    }
-
-    /// Something to do when there is time.
-    pub(crate) fn defer(&self, op: Op) {
-        let mut backlog = self.backlog.borrow_mut();
-        if backlog.len() >= MAX_BACKLOG
-            && let Some(lost) = backlog.pop_front()
-        {
-            host::log(
-                Level::Error,
-                &format!(
-                    "the backlog is full: a write of operation {} is given up",
-                    lost.op.operation
-                ),
-            );
-        }
-        backlog.push_back(Deferred {
-            op,
-            tries: 0,
-            due: 0,
-        });
-    }
-
-    /// Whether writes wait to be made.
-    pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.borrow().is_empty()
-    }
-
-    /// Tries what is due of the backlog again. Returns by how many writes it has grown since the last
-    /// time.
-    pub(crate) fn work_off(&self, now: Moment) -> i64 {
-        let queued = self.backlog.borrow().len();
-        for _ in 0..queued {
-            let Some(mut next) = self.backlog.borrow_mut().pop_front() else {
-                break;
-            };
-            if now.store_ms < next.due {
-                self.backlog.borrow_mut().push_back(next);
-                continue;
-            }
-            let reply = self.store(&next.op, now);
-            match reply {
-                // Not understood, no room or damaged: the write still waits.
-                Reply::Failed(_) | Reply::Full(_) | Reply::Corrupt => {
-                    let delay = (FIRST_RETRY_MS << next.tries.min(8)).min(MAX_RETRY_MS);
-                    let jitter = next.op.operation.prefix() % (delay / 2).max(1);
-                    next.due = now.store_ms.saturating_add(delay / 2 + jitter);
-                    next.tries = next.tries.saturating_add(1);
-                    self.backlog.borrow_mut().push_back(next);
-                }
-                Reply::Stale(_) if matches!(next.op.action, Action::Transition(_)) => {
-                    host::log(
-                        Level::Error,
-                        &format!(
-                            "operation {} was settled before a write from the backlog came",
-                            next.op.operation
-                        ),
-                    );
-                }
-                _ => Self::wake(&next.op.operation),
-            }
-        }
-        let (before, left) = (self.reported_backlog.get(), self.backlog.borrow().len());
-        self.reported_backlog.set(left);
-        i64::try_from(left).unwrap_or(0) - i64::try_from(before).unwrap_or(0)
     }
 
     /// Sweeps a part of the table, if this VM is the one that does.
@@ -468,7 +371,7 @@ impl Vm {
     }
 
     /// One VM of the process sweeps: the one that holds this lease.
-    fn is_sweeper(&self, now: Moment) -> bool {
+    pub(crate) fn is_sweeper(&self, now: Moment) -> bool {
         let mut shared = HostSharedData;
         let mut mine = self.number().to_le_bytes().to_vec();
         mine.extend_from_slice(&now.store_ms.saturating_add(SWEEPER_LEASE_MS).to_le_bytes());
@@ -496,6 +399,19 @@ impl Vm {
     pub(crate) fn recording(&self) -> &Cell<u64> {
         &self.recording
     }
+}
+
+/// What spreads entries of the replay cache, the same for all workers.
+pub(crate) fn cache_seed() -> [u8; 16] {
+    const SEED: &str = "idempo/1/cs";
+    let (mut shared, own) = (HostSharedData, table_seed());
+    if shared.create(SEED, &own).unwrap_or(false) {
+        return own;
+    }
+    let found = shared.get(SEED).ok().flatten();
+    found
+        .and_then(|(octets, _)| octets.try_into().ok())
+        .unwrap_or(own)
 }
 
 /// The host has no entropy source on this target: nanoseconds since 1970 and the proxy's name are

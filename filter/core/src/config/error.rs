@@ -105,7 +105,12 @@ impl Report {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        let path = redacted(path.into());
+        self.put(path.into(), problem.into(), remedy.into());
+    }
+
+    /// Apart from [`Self::push`], which is compiled once for each kind of its texts.
+    fn put(&mut self, path: String, problem: String, remedy: String) {
+        let path = redacted(path);
         let told = self
             .unread
             .iter()
@@ -113,8 +118,8 @@ impl Report {
         if !told {
             self.errors.push(ConfigError {
                 path,
-                problem: problem.into(),
-                remedy: remedy.into(),
+                problem,
+                remedy,
             });
         }
     }

@@ -10,6 +10,7 @@ use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
 use crate::reply::Code;
+use crate::store::remote::shard_of;
 use crate::store::{self, Action, Fence, Reply, Target};
 
 impl Run {
@@ -60,6 +61,17 @@ impl Run {
 }
 
 impl Exchange {
+    /// The store has lost writes of this shard: an attempt that runs says again that it does, which
+    /// makes its record anew where it is gone.
+    pub fn on_store_forgot(&mut self, shard: u8, now: Moment, out: &mut Vec<Effect>) {
+        if let Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) = &mut self.phase
+            && shard_of(&run.attempt.operation) == shard
+        {
+            run.renewed_at = 0;
+            run.renew(now, out);
+        }
+    }
+
     /// The reply to the last write.
     pub(super) fn on_settled(
         &mut self,
@@ -78,6 +90,11 @@ impl Exchange {
             Reply::Stale(record) => {
                 let status = record.state.status();
                 out.push(Effect::Count(Counter::LateWrite(index)));
+                if status == Status::Pending {
+                    // Claimed by somebody else, where the store has forgotten: such a claim is
+                    // taken back, and with it goes what it keeps of this write.
+                    out.push(Effect::Retry);
+                }
                 out.push(Effect::Log(
                     Level::Error,
                     format!(

@@ -159,6 +159,9 @@ impl Exchange {
             &self.seed.counter.to_be_bytes(),
             &now.wall_us.to_be_bytes(),
             &operation.0,
+            // Proxies that share a store may have started alike.
+            self.policy.proxy.as_bytes(),
+            self.attempt_id.as_bytes(),
         ]);
         let mode = match chosen.mode {
             Mode::Enforce if !enforced(&operation, plan.enforce_fraction) => Mode::Observe,

@@ -16,6 +16,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The format that this build writes. It reads this and the one before.
 pub const FORMAT: u8 = 1;
 
+/// For tests of two neighbouring versions: write the next format, which this build reads then, too.
+#[cfg(feature = "test-faults")]
+pub static NEXT_FORMAT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+fn format() -> u8 {
+    #[cfg(feature = "test-faults")]
+    if NEXT_FORMAT.load(std::sync::atomic::Ordering::Relaxed) {
+        return FORMAT + 1;
+    }
+    FORMAT
+}
+
 /// No record is larger, whatever a client or operator sent: texts are cut to bounds that add up to
 /// less than this. Stores reserve it for every open operation, so that a transition always fits.
 pub const MAX_ENCODED: usize = 2048;
@@ -46,10 +58,10 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// Octets with mark, format and checksum.
 pub(super) fn seal(wire: &proto::Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + wire.encoded_len());
-    out.extend_from_slice(&[MAGIC, FORMAT, 0, 0, 0, 0]);
+    out.extend_from_slice(&[MAGIC, format(), 0, 0, 0, 0]);
     // Encoding into a Vec cannot run out of room.
     let _ = wire.encode(&mut out);
-    let sum = checksum(FORMAT, out.get(HEAD..).unwrap_or_default());
+    let sum = checksum(format(), out.get(HEAD..).unwrap_or_default());
     if let Some(place) = out.get_mut(2..HEAD) {
         place.copy_from_slice(&sum);
     }
@@ -72,7 +84,7 @@ pub(super) fn unseal(bytes: &[u8]) -> Result<proto::Record, Corrupt> {
     if magic != MAGIC || checksum(format, rest) != [s0, s1, s2, s3] {
         return Err(Corrupt::Damaged);
     }
-    if format != FORMAT {
+    if format == 0 || (format != self::format() && format != self::format() - 1) {
         return Err(Corrupt::Format(format));
     }
     proto::Record::decode(rest).map_err(|_| Corrupt::Damaged)

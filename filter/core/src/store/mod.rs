@@ -5,8 +5,10 @@
 //! the change and the reply. The shared-data [`table`] runs that function under compare-and-swap;
 //! [`remote`] engines restate it in their own language and are held to it by tests.
 
+pub mod backlog;
 pub mod contract;
 pub mod queue;
+pub mod rate;
 pub mod redis;
 pub mod remote;
 pub mod table;

@@ -290,25 +290,28 @@ impl Queue {
         op
     }
 
-    /// Takes a claim out that has not left yet. `true`: there is nothing to cancel.
-    pub fn withdraw(&mut self, operation: &OperationId, owner: OwnerToken) -> bool {
+    /// Takes a claim out that has not left yet, and says whose it was: there is nothing to cancel.
+    pub fn withdraw(&mut self, operation: &OperationId, owner: OwnerToken) -> Option<u64> {
         let claims = |item: &Item| {
             let (Action::Claim(claim) | Action::TakeOver { claim, .. }) = &item.op.action else {
                 return false;
             };
             item.op.operation == *operation && claim.owner == owner
         };
-        let before = self.waiting.len();
-        self.waiting.retain(|item| !claims(item));
-        self.waiting.len() != before
+        let at = self.waiting.iter().position(claims)?;
+        let item = self.waiting.remove(at)?;
+        item.ticket.waiters.first().copied()
     }
 
     /// Asks for a sweep of one shard, at most so many operations of it: 0 only asks how the store is.
-    pub fn sweep(&mut self, shard: u8, limit: u32) {
-        if self.sweeps.is_empty() {
+    /// `false`: another one has not left yet.
+    pub fn sweep(&mut self, shard: u8, limit: u32) -> bool {
+        let free = self.sweeps.is_empty();
+        if free {
             self.sweeps
                 .push_back((shard % SHARDS, limit, Script::Known));
         }
+        free
     }
 
     /// The next call, where there is one to be made. `nonce` names it, and is used once.

@@ -139,7 +139,8 @@ impl World {
                     && matches!(asked.action, Action::Claim(_))
                 {
                     let (waiter, asked) = (*waiter, asked.clone());
-                    if self.line.queue.withdraw(&asked.operation, token(waiter)) {
+                    let withdrawn = self.line.queue.withdraw(&asked.operation, token(waiter));
+                    if withdrawn.is_some() {
                         self.awaited.remove(&waiter);
                     }
                 }

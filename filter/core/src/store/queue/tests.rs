@@ -427,11 +427,11 @@ fn a_claim_that_has_not_left_can_be_withdrawn() {
     let mut line = Line::ready();
     line.push(op(1, Action::Claim(claim(1))), 1);
     line.push(op(1, Action::Claim(claim(2))), 2);
-    assert!(line.queue.withdraw(&id(1), token(1)));
-    assert!(!line.queue.withdraw(&id(1), token(1)));
+    assert_eq!(line.queue.withdraw(&id(1), token(1)), Some(1));
+    assert_eq!(line.queue.withdraw(&id(1), token(1)), None);
     let call = line.send().expect("the other one");
     assert_eq!(line.carried(call).len(), 1);
-    assert!(!line.queue.withdraw(&id(1), token(2)), "it has left");
+    assert_eq!(line.queue.withdraw(&id(1), token(2)), None, "it has left");
 }
 
 #[test]
