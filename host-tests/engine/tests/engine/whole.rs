@@ -2,10 +2,12 @@
 
 use crate::compiled;
 use crate::run;
-use crate::scenarios::{ALL, KEY, LONG_MS, Scenario};
+use crate::scenarios::{ALL, KEY, LONG_MS, Scenario, with};
 use idempo_engine_tests::faults::Faults;
 use idempo_engine_tests::host::{Got, Host, How};
+use idempo_engine_tests::script::{Answer, Fate, Script};
 use idempo_engine_tests::shared::CasRule;
+use serde_json::json;
 
 fn named(name: &str) -> Scenario {
     let mut all = ALL.into_iter();
@@ -206,4 +208,41 @@ fn forged_headers_never_reach_the_upstream() {
     assert_eq!(of("x-idempo-operation"), 1);
     assert!(seen.iter().all(|(_, value)| value != b"forged"));
     assert_eq!(of("x-envoy-max-retries"), 1);
+}
+
+/// A remote store that answers nothing, breaks off, refuses or answers nonsense: nothing runs, and nobody
+/// waits longer than the calls may take.
+#[test]
+fn a_remote_store_that_cannot_be_used_lets_nothing_run() {
+    let fates: [fn() -> Fate; 5] = [
+        || Fate::Silence,
+        || Fate::Reset(3),
+        || Fate::Refused,
+        || Fate::Answer(Answer::new(503, "no healthy upstream")),
+        || Fate::Answer(Answer::new(200, "{\"EVAL\":[1,2")),
+    ];
+    for (n, fate) in fates.into_iter().enumerate() {
+        let mut setup = named("first attempt, replay").setup(CasRule::Envoy, Faults::default());
+        let mut configuration = with(json!({}));
+        configuration["store"] = json!({"redis": {"cluster": "redis", "transport": "webdis"}});
+        setup.configuration = configuration.to_string();
+        let script: Script = Box::new(move |_, _| fate());
+        setup.world.clusters.insert("redis".to_owned(), script);
+        let mut host = Host::start(compiled(), setup);
+        assert!(host.workers[0].configured, "{:?}", host.shared().log);
+        host.pass(300);
+        for _ in 0..2 {
+            let got = host.ask(0, (named("conflict").retry)());
+            assert_eq!(got.status, 503, "{n}: {got:?}");
+            assert_eq!(got.code().as_deref(), Some("store_unavailable"), "{n}");
+            assert!(got.header("retry-after").is_some(), "{n}");
+            assert!(got.took_ms <= 3_000, "{n}: {} ms", got.took_ms);
+        }
+        // Whoever leaves meanwhile leaves nothing behind that runs later.
+        let gone = host.send(0, (named("conflict").retry)());
+        host.leave(gone);
+        host.pass(20_000);
+        assert_eq!(host.world().effects(KEY), 0, "{n}");
+        assert_eq!(host.wrongs(), Vec::<String>::new(), "{n}");
+    }
 }
