@@ -94,7 +94,10 @@ mod properties {
     proptest! {
         #[test]
         fn any_lines_round_trip(lines: Vec<(Vec<u8>, Vec<u8>)>) {
-            prop_assert_eq!(read(&write(&lines)).map(Headers::into_lines), Some(lines));
+            let mut expected = lines.clone();
+            // Names are compared in lower case from then on.
+            expected.iter_mut().for_each(|(name, _)| name.make_ascii_lowercase());
+            prop_assert_eq!(read(&write(&lines)).map(Headers::into_lines), Some(expected));
         }
 
         #[test]

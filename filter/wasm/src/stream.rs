@@ -642,6 +642,18 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// The host has forgotten it; what still holds it here is about its operation.
+    pub(crate) fn on_delete(&mut self) {
+        let late = self.owed.take_effects();
+        self.gone = true;
+        if !late.is_empty() {
+            let now = self.plugin.vm().now();
+            self.carry_out_behind(late, now);
+        }
+    }
+}
+
 /// The octets that a callback announced, all of them or none.
 fn shown(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
     host::buffer(buffer, size).filter(|octets| octets.len() == size)

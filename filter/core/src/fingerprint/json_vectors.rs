@@ -88,14 +88,17 @@ fn published_documents() {
     assert!(seen > 0, "a folder of vectors without vectors");
 }
 
-/// ECMAScript's `Number::toString` (ECMA-262 §6.1.6.1.20), step by step, over the shortest digits that
-/// the standard library finds by an algorithm of its own.
+/// ECMAScript's `Number::toString` (ECMA-262 §6.1.6.1.20), step by step, over digits that the standard
+/// library finds by algorithms of its own: how many are needed by the one for shortest digits, and which, by
+/// the one for exact digits. The first rounds a tie up, ECMAScript and the second to even.
 fn number_to_string(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    let text = format!("{:e}", value.abs());
+    let shortest = format!("{:e}", value.abs());
+    let count = shortest.split('e').next().unwrap().replace('.', "").len();
+    let text = format!("{:.*e}", count - 1, value.abs());
     let (mantissa, power) = text.split_once('e').unwrap();
     let digits = mantissa.replace('.', "");
     let k = i32::try_from(digits.len()).unwrap();

@@ -112,8 +112,8 @@ const HEAD: &str = "# When the host fails
 
 Any call that the filter makes of its host can fail: refused with any status, done and said otherwise, answered
 with nothing, with half of it, or with octets that mean nothing. None of that traps the worker's VM, none makes
-an operation run twice, and none leaves a client without an answer. What it does instead is below, as seen in
-some thirty thousand runs in which one call failed; `host-tests/engine` repeats them, and fails where this page does
+an operation run twice, and none leaves a client without an answer. What it does instead is below, as seen
+where one call of a run failed, each call in turn; `host-tests/engine` repeats those runs, and fails where this page does
 not say what happened.
 
 \"Gets\" names what is otherwise than without the failure; a dash, that nothing is. \"503 of Envoy's\" stands

@@ -1,6 +1,7 @@
 //! Runs without faults: the engine is one that the module works in.
 
 use crate::compiled;
+use crate::run;
 use crate::scenarios::{ALL, KEY, LONG_MS, Scenario};
 use idempo_engine_tests::faults::Faults;
 use idempo_engine_tests::host::{Got, Host, How};
@@ -12,7 +13,7 @@ fn named(name: &str) -> Scenario {
 }
 
 /// Runs a scenario to its end.
-fn run(name: &str) -> (Host, Vec<Got>) {
+fn play(name: &str) -> (Host, Vec<Got>) {
     let scenario = named(name);
     let setup = scenario.setup(CasRule::Envoy, Faults::default());
     let mut host = Host::start(compiled(), setup);
@@ -37,7 +38,7 @@ fn replayed(got: &Got) -> bool {
 
 #[test]
 fn a_first_attempt_runs_and_a_second_is_replayed() {
-    let (host, got) = run("first attempt, replay");
+    let (host, got) = play("first attempt, replay");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!((got[0].how, got[0].status), (How::Upstream, 201));
     assert!(replayed(&got[1]), "{:?}", got[1]);
@@ -50,7 +51,7 @@ fn a_first_attempt_runs_and_a_second_is_replayed() {
 
 #[test]
 fn another_request_under_the_same_key_is_refused() {
-    let (host, got) = run("conflict");
+    let (host, got) = play("conflict");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!(got[1].status, 422);
     assert_eq!(got[1].code().as_deref(), Some("payload_mismatch"));
@@ -58,7 +59,7 @@ fn another_request_under_the_same_key_is_refused() {
 
 #[test]
 fn whoever_waits_in_another_worker_is_woken() {
-    let (host, got) = run("wait and wake across workers");
+    let (host, got) = play("wait and wake across workers");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!(got[0].how, How::Upstream);
     for waiter in &got[1..] {
@@ -74,7 +75,7 @@ fn whoever_waits_in_another_worker_is_woken() {
 
 #[test]
 fn a_detached_attempt_goes_through_the_loopback() {
-    let (host, got) = run("detached");
+    let (host, got) = play("detached");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!(
         (got[0].how, got[0].status),
@@ -91,7 +92,7 @@ fn a_detached_attempt_goes_through_the_loopback() {
 
 #[test]
 fn a_client_that_leaves_loses_nothing_where_its_attempt_is_detached() {
-    let (host, got) = run("detached, the client leaves");
+    let (host, got) = play("detached, the client leaves");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!(got[0].how, How::Left);
     assert!(replayed(&got[1]), "{:?}", got[1]);
@@ -99,7 +100,7 @@ fn a_client_that_leaves_loses_nothing_where_its_attempt_is_detached() {
 
 #[test]
 fn what_is_observed_runs_each_time() {
-    let (host, got) = run("observe");
+    let (host, got) = play("observe");
     assert_eq!(host.world().effects(KEY), 2);
     assert!(
         got.iter()
@@ -110,7 +111,7 @@ fn what_is_observed_runs_each_time() {
 
 #[test]
 fn a_large_body_streams_and_is_replayed() {
-    let (mut host, got) = run("large body");
+    let (mut host, got) = play("large body");
     assert_eq!((got[0].how, got[0].status), (How::Upstream, 201));
     assert_eq!(host.world().acted[0].body.len(), 200_000);
     let again = host.ask(0, (named("large body").retry)());
@@ -120,7 +121,7 @@ fn a_large_body_streams_and_is_replayed() {
 
 #[test]
 fn a_client_that_leaves_inline_makes_it_unknown() {
-    let (host, got) = run("client leaves, inline");
+    let (host, got) = play("client leaves, inline");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!(got[0].how, How::Left);
     assert_eq!(got[1].code().as_deref(), Some("outcome_unknown"));
@@ -128,7 +129,7 @@ fn a_client_that_leaves_inline_makes_it_unknown() {
 
 #[test]
 fn the_router_does_not_try_again_by_itself() {
-    let (mut host, got) = run("upstream breaks, the router would try again");
+    let (mut host, got) = play("upstream breaks, the router would try again");
     assert_eq!(host.world().effects(KEY), 1);
     assert_eq!((got[0].how, got[0].status), (How::Proxy, 503));
     let again = host.ask(0, (named("first attempt, replay").retry)());
@@ -137,7 +138,7 @@ fn the_router_does_not_try_again_by_itself() {
 
 #[test]
 fn what_was_refused_may_run_again() {
-    let (mut host, got) = run("refused upstream, released");
+    let (mut host, got) = play("refused upstream, released");
     assert_eq!(got[0].status, 429);
     let again = host.ask(0, (named("first attempt, replay").retry)());
     assert_eq!((again.how, again.status), (How::Upstream, 201));
@@ -150,9 +151,59 @@ fn what_was_refused_may_run_again() {
 
 #[test]
 fn ticks_renew_leases_and_one_worker_sweeps() {
-    let (host, got) = run("ticks");
+    let (host, got) = play("ticks");
     assert_eq!(got[0].status, 201);
     let ticks = host.shared().faults.trace.len();
     assert!(ticks > 500, "{ticks} calls");
     assert!(host.shared().data.contains_key("idempo/1/sweeper"));
+}
+
+#[test]
+fn the_other_scenarios_end_as_documented() {
+    const DONE: &str = "the answer, `completed`";
+    const AGAIN: &str = "a replay";
+    const UNKNOWN: &str = "409 `outcome_unknown`";
+    for (name, clients, again) in [
+        (
+            "released while another waits",
+            &["the answer, `released`", DONE][..],
+            AGAIN,
+        ),
+        ("detached, the loopback breaks", &[UNKNOWN], UNKNOWN),
+        ("trailers", &[DONE], AGAIN),
+        ("bodies are withheld", &["500 `misconfigured`"], DONE),
+        (
+            "bodies are withheld, observe",
+            &["the answer, unmarked"],
+            "the answer, unmarked",
+        ),
+        (
+            "tenants, quota, principal, forged headers",
+            &[DONE, "403 `principal_mismatch`"],
+            AGAIN,
+        ),
+        ("large answer", &["the answer, `pending`", AGAIN], AGAIN),
+        (
+            "a new configuration while a detached attempt runs",
+            &["the answer, detached", AGAIN],
+            AGAIN,
+        ),
+    ] {
+        let outcome = run::run(&named(name), CasRule::Envoy, Faults::default());
+        assert_eq!(outcome.clients, clients, "{name}");
+        assert_eq!(outcome.again, again, "{name}");
+        assert_eq!(outcome.wrongs, Vec::<String>::new(), "{name}");
+    }
+}
+
+/// Header maps are gone once they were let go of, as in Envoy.
+#[test]
+fn forged_headers_never_reach_the_upstream() {
+    let (host, _) = play("tenants, quota, principal, forged headers");
+    let world = host.world();
+    let seen = &world.acted[0].headers;
+    let of = |name: &str| seen.iter().filter(|(n, _)| n == name.as_bytes()).count();
+    assert_eq!(of("x-idempo-operation"), 1);
+    assert!(seen.iter().all(|(_, value)| value != b"forged"));
+    assert_eq!(of("x-envoy-max-retries"), 1);
 }
