@@ -127,6 +127,8 @@ struct World {
     facts: Known,
     counted: Vec<Counter>,
     deferred: Vec<Op>,
+    /// Writes that were to be made again.
+    retried: u32,
     woken: Vec<OperationId>,
     noted: Vec<(OperationId, u64)>,
     suspected: Vec<u64>,
@@ -202,6 +204,7 @@ impl World {
             facts: Known::default(),
             counted: vec![],
             deferred: vec![],
+            retried: 0,
             woken: vec![],
             noted: vec![],
             suspected: vec![],
@@ -321,7 +324,8 @@ impl World {
                 }
                 Effect::Show(field, value) => client.shown.push((field, value)),
                 Effect::Log(_, line) => client.logged.push(line),
-                Effect::Retry | Effect::Time(..) => {}
+                Effect::Retry => self.retried += 1,
+                Effect::Time(..) => {}
             }
             queue.extend(more);
         }

@@ -271,3 +271,16 @@ fn a_wake_that_comes_while_a_waiter_looks_is_not_lost() {
     world.event(&mut second, |e, now, out| e.on_store(old, now, out));
     assert_eq!(second.reply.expect("a replay").body, b"done");
 }
+
+#[test]
+fn a_write_that_meets_anothers_claim_is_made_again() {
+    let mut world = World::new(plan());
+    let mut first = world.keyed("{}");
+    // The store forgets, and lets another one claim before that is noticed.
+    world.records.clear();
+    let second = world.keyed("{}");
+    assert!(second.forwarded());
+    world.answer(&mut first, "201", &[], "done");
+    assert!(world.counted.contains(&Counter::LateWrite(0)));
+    assert_eq!(world.retried, 1);
+}
