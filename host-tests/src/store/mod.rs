@@ -10,12 +10,16 @@
 //! | [`wire`] | RESP and HTTP, plainly, for the tests |
 //! | [`bridge`] | Redis over REST, in front of that server |
 //! | [`front`] | what speaks HTTP for it, as an Envoy reaches it |
+//! | [`resp`] | an Envoy that hands raw RESP on by itself |
+//! | [`cluster`] | three masters, and Envoy's own Redis proxy before them |
 
 pub mod bridge;
+pub mod cluster;
 pub mod desk;
 pub mod front;
 pub mod local;
 pub mod redis;
+pub mod resp;
 pub mod scenarios;
 pub mod wire;
 

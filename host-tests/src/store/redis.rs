@@ -7,9 +7,10 @@ use idempo_core::store::remote::{
     Added, Answered, Batch, Credential, HttpAnswer, HttpRequest, Limits, Nonce, Swept, Understood,
 };
 use idempo_core::store::{Op, Reply};
+use serde_json::{Value, json};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -19,7 +20,7 @@ pub const PASSWORD: &str = "a-password-of-the-tests";
 
 /// A process that ends with the test.
 #[derive(Debug)]
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -87,7 +88,7 @@ impl Server {
     }
 }
 
-fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(super) fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(15);
     loop {
         if let Some(found) = probe() {
@@ -112,18 +113,58 @@ impl Webdis {
     /// Where it does not start; `make stores` installs it.
     #[must_use]
     pub fn start(server: &Server) -> Self {
+        Self::up(
+            &json!({}),
+            &server.socket(),
+            server.dir.path(),
+            |status, body| {
+                let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
+                status == 200 && body == pong
+            },
+        )
+    }
+
+    /// Starts one for whoever will listen at that Unix socket, with its files in that directory.
+    ///
+    /// # Panics
+    /// As [`Webdis::start`].
+    #[must_use]
+    pub fn before(socket: &path::Path, dir: &path::Path) -> Self {
+        Self::with(&json!({}), socket, dir)
+    }
+
+    /// [`Webdis::before`] with settings of one's own; what is the test's business is replaced in them.
+    ///
+    /// # Panics
+    /// As [`Webdis::start`].
+    #[must_use]
+    pub fn with(settings: &Value, socket: &path::Path, dir: &path::Path) -> Self {
+        Self::up(settings, socket, dir, |_, _| true)
+    }
+
+    fn up(
+        settings: &Value,
+        socket: &path::Path,
+        dir: &path::Path,
+        is_up: impl Fn(u16, &[u8]) -> bool,
+    ) -> Self {
         // It cannot be told to take any port, nor says which it took: one that was free a moment ago,
         // and another where somebody was faster.
         for attempt in 0..10 {
             let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
             let addr = free.expect("a port");
-            let file = server.dir.path().join(format!("webdis-{attempt}.json"));
-            let settings = serde_json::json!({
-                "redis_host": server.socket(), "http_host": "127.0.0.1", "http_port": addr.port(),
-                "threads": 1, "pool_size": 2, "daemonize": false, "database": 0, "verbosity": 0,
-                "logfile": server.dir.path().join("webdis.log"),
+            let file = dir.join(format!("webdis-{attempt}.json"));
+            let mut whole = json!({
+                "redis_host": socket, "http_host": "127.0.0.1", "http_port": addr.port(),
+                "threads": 1, "pool_size": 4, "daemonize": false, "database": 0, "verbosity": 0,
+                "logfile": dir.join("webdis.log"),
             });
-            fs::write(&file, settings.to_string()).expect("room for a file");
+            for (name, value) in settings.as_object().into_iter().flatten() {
+                if !["redis_host", "http_host", "http_port", "logfile"].contains(&name.as_str()) {
+                    whole[name] = value.clone();
+                }
+            }
+            fs::write(&file, whole.to_string()).expect("room for a file");
             let child = Command::new("webdis")
                 .arg(file)
                 .stdin(Stdio::null())
@@ -138,8 +179,7 @@ impl Webdis {
                 }
                 let mut http = Http::connect(addr).ok()?;
                 let (status, body) = http.send("POST", "/", &[], b"PING");
-                let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
-                (status == 200 && body == pong).then_some(true)
+                is_up(status, &body).then_some(true)
             });
             if up {
                 return Self {
