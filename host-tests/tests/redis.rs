@@ -7,7 +7,7 @@ use host_tests::{
     filter::{self, key},
     store::{
         front::Front,
-        redis::{Server, Way},
+        redis::{PASSWORD, Server, Way},
     },
     upstream::Upstream,
 };
@@ -20,6 +20,13 @@ const OPERATIONS: usize = 200;
 
 /// So many at a time, 20 duplicates each: more would measure the machine.
 const OPERATIONS_AT_ONCE: usize = 16;
+
+fn server(way: Way) -> Server {
+    match way {
+        Way::RespWithLogin => Server::start(&["--requirepass", PASSWORD]),
+        _ => Server::start(&[]),
+    }
+}
 
 fn charge(key: &str) -> Request {
     Request::post("/v1/charges")
@@ -44,7 +51,7 @@ async fn start(upstream: &Upstream, front: &Front, filter: &Value) -> Envoy {
 }
 
 async fn first_and_replay(way: Way) {
-    let redis = Server::start(&[]);
+    let redis = server(way);
     let front = Front::start(&redis, way);
     let upstream = Upstream::start().await;
     let filter = over(&front, json!({}));
@@ -73,9 +80,19 @@ async fn a_replay_comes_from_another_envoy_rest() {
     first_and_replay(Way::Rest).await;
 }
 
+#[tokio::test]
+async fn a_replay_comes_from_another_envoy_resp() {
+    first_and_replay(Way::Resp).await;
+}
+
+#[tokio::test]
+async fn a_replay_comes_from_another_envoy_resp_with_login() {
+    first_and_replay(Way::RespWithLogin).await;
+}
+
 /// 20 duplicates of each of 200 operations, spread over two Envoys of two workers each.
 async fn parallel(way: Way) {
-    let redis = Server::start(&[]);
+    let redis = server(way);
     let front = Front::start(&redis, way);
     let upstream = Upstream::start().await;
     let route = json!({"in_flight": {"action": "wait", "timeout": "20s"}});
@@ -124,6 +141,64 @@ async fn duplicates_over_two_envoys_have_one_effect_webdis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duplicates_over_two_envoys_have_one_effect_rest() {
     parallel(Way::Rest).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duplicates_over_two_envoys_have_one_effect_resp() {
+    parallel(Way::Resp).await;
+}
+
+/// Redis drops what of a large answer it has not written when the call's end reaches it: so no such
+/// answer is ever asked for.
+#[tokio::test]
+async fn over_raw_resp_a_large_answer_is_remembered_and_not_replayed() {
+    let redis = server(Way::Resp);
+    let front = Front::start(&redis, Way::Resp);
+    let upstream = Upstream::start().await;
+    // Nothing but the store can answer.
+    let mut filter = over(&front, json!({"replay": {"max_inline_body": "1MiB"}}));
+    filter["replay_cache"] = json!({"bytes": 0});
+    let (one, two) = (
+        start(&upstream, &front, &filter).await,
+        start(&upstream, &front, &filter).await,
+    );
+    for (size, whole) in [(8 << 10, true), (100 << 10, false)] {
+        let request = charge(&key()).header("x-demo-size", &size.to_string());
+        let first = one.pool().send(&request).await.unwrap();
+        assert_eq!(first.status, 201, "{first:?}");
+        assert!(first.body.len() >= size, "{}", first.body.len());
+        for envoy in [&one, &two] {
+            let again = envoy.pool().send(&request).await.unwrap();
+            if whole {
+                replayed(&first, &again);
+            } else {
+                refused(&again, 409, "replay_unavailable");
+            }
+        }
+    }
+    assert_eq!(upstream.effects(), 2);
+    assert_eq!(one.stats().await.idempo("idempo_store_ready", &[]), 1);
+}
+
+/// Many at once: their records fill no answer.
+#[tokio::test]
+async fn over_raw_resp_many_looks_travel_together() {
+    let redis = server(Way::Resp);
+    let front = Front::start(&redis, Way::Resp);
+    let upstream = Upstream::start().await;
+    let mut filter = over(&front, json!({}));
+    filter["replay_cache"] = json!({"bytes": 0});
+    let envoy = start(&upstream, &front, &filter).await;
+    let requests: Vec<_> = (0..200)
+        .map(|_| charge(&key()).header("x-demo-size", "6000"))
+        .collect();
+    let pool = envoy.pool();
+    let firsts = send_all(&pool, requests.clone(), 64).await;
+    let again = send_all(&pool, requests, 64).await;
+    for (first, again) in firsts.iter().zip(&again) {
+        replayed(first, again);
+    }
+    assert_eq!(upstream.effects(), 200);
 }
 
 /// Two versions of the filter, neighbours by their record format, share a store while one replaces the

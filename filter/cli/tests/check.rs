@@ -41,6 +41,18 @@ fn the_shipped_envoy_configuration_passes_without_a_warning() {
 }
 
 #[test]
+fn the_examples_envoy_configurations_pass_without_a_warning() {
+    let ran = idempo(&["check", &repository("examples/redis/envoy.yaml")]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(
+        ran.out.contains("store redis, namespace payments"),
+        "{}",
+        ran.out
+    );
+    assert!(!ran.out.contains("warning"), "{}", ran.out);
+}
+
+#[test]
 fn wrong_configurations_are_refused_with_place_and_remedy() {
     let top = |text: &str| with(text, "");
     let route = |text: &str| with("", &format!("    {text}"));

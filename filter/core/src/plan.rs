@@ -7,7 +7,7 @@
 mod redis;
 
 pub(crate) use redis::call_limits;
-pub use redis::{MAX_REMOTE_BODY, RedisLogin, RedisStore, RedisTransport};
+pub use redis::{MAX_REMOTE_BODY, MAX_RESP_BODY, RedisLogin, RedisStore, RedisTransport};
 
 use crate::fingerprint::CANONICAL_MAX;
 use crate::reply::Code;

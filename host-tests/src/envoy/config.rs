@@ -50,6 +50,8 @@ pub struct Options {
     pub cluster: Map<String, Value>,
     /// Further clusters.
     pub clusters: Vec<Value>,
+    /// Further listeners.
+    pub listeners: Vec<Value>,
     /// Members merged into the bootstrap.
     pub bootstrap: Map<String, Value>,
     /// Upstream hosts.
@@ -83,6 +85,7 @@ impl Options {
             listener: Map::new(),
             cluster: Map::new(),
             clusters: Vec::new(),
+            listeners: Vec::new(),
             bootstrap: Map::new(),
             hosts,
             withdrawn: false,
@@ -139,8 +142,8 @@ impl Options {
         }))
     }
 
-    /// The listeners: data, and the loopback where there is one.
-    pub(super) fn listeners(&self, files: &Files) -> Vec<Value> {
+    /// The listeners: data, the loopback where there is one, and what a test adds.
+    pub(super) fn all_listeners(&self, files: &Files) -> Vec<Value> {
         if self.withdrawn {
             return Vec::new();
         }
@@ -149,6 +152,7 @@ impl Options {
             self.loopback
                 .then(|| loopback::listener(self, &files.loopback_access_log())),
         );
+        all.extend(self.listeners.iter().cloned());
         all
     }
 
@@ -242,7 +246,7 @@ impl Options {
             "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
         });
         match lds {
-            None => resources["listeners"] = self.listeners(files).into(),
+            None => resources["listeners"] = self.all_listeners(files).into(),
             Some(file) => {
                 whole["dynamic_resources"] = json!({
                     "lds_config": {"path_config_source": {"path": file}},

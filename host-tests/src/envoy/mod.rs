@@ -145,7 +145,7 @@ impl Files {
     /// Envoy watches for a move into place, so a half-written file is never read.
     fn write_listener(&self, options: &Options, version: u64) {
         let draft = self.path("lds.json.draft");
-        let answer = config::discovery(options.listeners(self), version);
+        let answer = config::discovery(options.all_listeners(self), version);
         fs::write(&draft, answer.to_string()).expect("the listener can be written");
         fs::rename(draft, self.lds()).expect("the listener can be moved into place");
     }

@@ -1,10 +1,12 @@
 //! What speaks HTTP for a Redis, and how an Envoy under test reaches it.
 
 use super::bridge;
-use super::redis::{Server, Way, Webdis};
+use super::redis::{PASSWORD, Server, Way, Webdis};
+use super::resp;
 use crate::envoy::{Builder, config};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// The cluster's name in every configuration.
 pub const CLUSTER: &str = "store";
@@ -12,11 +14,15 @@ pub const CLUSTER: &str = "store";
 /// The variable with the bridge's token.
 const TOKEN: &str = "IDEMPO_STORE_TOKEN";
 
-/// A front of a Redis: Webdis, or Redis over REST.
+/// The variable with the password of Redis.
+const STORE_PASSWORD: &str = "IDEMPO_STORE_PASSWORD";
+
+/// A front of a Redis: Webdis, Redis over REST, or Envoy itself.
 #[derive(Debug)]
 pub struct Front {
     way: Way,
     addr: SocketAddr,
+    socket: PathBuf,
     webdis: Option<Webdis>,
 }
 
@@ -24,24 +30,21 @@ impl Front {
     /// Starts one.
     ///
     /// # Panics
-    /// Where it does not start, or is none.
+    /// Where it does not start.
     #[must_use]
     pub fn start(server: &Server, way: Way) -> Self {
-        match way {
-            Way::Webdis => {
-                let webdis = Webdis::start(server);
-                Self {
-                    way,
-                    addr: webdis.addr(),
-                    webdis: Some(webdis),
-                }
-            }
-            Way::Rest => Self {
-                way,
-                addr: bridge::start(&server.socket()),
-                webdis: None,
-            },
-            other => panic!("{other:?} needs no front"),
+        let webdis = (way == Way::Webdis).then(|| Webdis::start(server));
+        let addr = match (&webdis, way) {
+            (Some(webdis), _) => webdis.addr(),
+            (_, Way::Rest) => bridge::start(&server.socket()),
+            // A listener inside of each Envoy.
+            _ => (Ipv4Addr::LOCALHOST, 0).into(),
+        };
+        Self {
+            way,
+            addr,
+            socket: server.socket(),
+            webdis,
         }
     }
 
@@ -71,12 +74,19 @@ impl Front {
     /// `store:` of the filter's configuration, with members set or replaced.
     #[must_use]
     pub fn store(&self, members: &Value) -> Value {
-        let mut store = json!({"cluster": CLUSTER, "transport": match self.way {
-            Way::Rest => "rest",
-            _ => "webdis",
-        }});
-        if self.way == Way::Rest {
-            store["token"] = json!({"env": TOKEN});
+        let mut store = json!({"cluster": CLUSTER});
+        let (transport, secret) = match self.way {
+            Way::Webdis => ("webdis", None),
+            Way::Rest => ("rest", Some(("token", json!({"env": TOKEN})))),
+            Way::Resp => ("resp", None),
+            Way::RespWithLogin => {
+                let login = json!({"user": "default", "password": {"env": STORE_PASSWORD}});
+                ("resp", Some(("login", login)))
+            }
+        };
+        store["transport"] = json!(transport);
+        if let Some((name, value)) = secret {
+            store[name] = value;
         }
         for (name, value) in members.as_object().into_iter().flatten() {
             store[name] = value.clone();
@@ -84,13 +94,19 @@ impl Front {
         json!({ "redis": store })
     }
 
-    /// An Envoy that reaches it at `addr`: its own, or that of something in between.
+    /// An Envoy that reaches it at `addr`: its own, or that of something in between. Raw RESP goes
+    /// to the server itself, whatever the address.
     #[must_use]
     pub fn reached(&self, builder: Builder, addr: SocketAddr) -> Builder {
-        let builder = builder.options(|o| o.clusters.push(config::cluster(CLUSTER, &[addr])));
+        let plainly = |builder: Builder| {
+            builder.options(|o| o.clusters.push(config::cluster(CLUSTER, &[addr])))
+        };
+        let raw = |builder: Builder| builder.options(|o| resp::add(o, CLUSTER, &self.socket));
         match self.way {
-            Way::Rest => builder.env(TOKEN, bridge::TOKEN),
-            _ => builder,
+            Way::Webdis => plainly(builder),
+            Way::Rest => plainly(builder).env(TOKEN, bridge::TOKEN),
+            Way::Resp => raw(builder),
+            Way::RespWithLogin => raw(builder).env(STORE_PASSWORD, PASSWORD),
         }
     }
 }

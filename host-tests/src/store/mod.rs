@@ -11,13 +11,17 @@
 //! | [`bridge`] | Redis over REST, in front of that server |
 //! | [`front`] | what speaks HTTP for it, as an Envoy reaches it |
 //! | [`gate`] | between the two: holds, loses and spoils calls and answers |
+//! | [`resp`] | an Envoy that hands raw RESP on by itself |
+//! | [`cluster`] | three masters, and Envoy's own Redis proxy before them |
 
 pub mod bridge;
+pub mod cluster;
 pub mod desk;
 pub mod front;
 pub mod gate;
 pub mod local;
 pub mod redis;
+pub mod resp;
 pub mod scenarios;
 pub mod wire;
 

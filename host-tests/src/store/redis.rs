@@ -8,9 +8,10 @@ use idempo_core::store::remote::{
 };
 use idempo_core::store::{Op, Reply};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ pub const PASSWORD: &str = "a-password-of-the-tests";
 
 /// A process that ends with the test.
 #[derive(Debug)]
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -155,7 +156,7 @@ fn launch(dir: &TempDir, arguments: &[String]) -> Running {
     Running(process)
 }
 
-fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(super) fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(15);
     loop {
         if let Some(found) = probe() {
@@ -173,6 +174,16 @@ pub struct Webdis {
     addr: SocketAddr,
 }
 
+/// What Webdis is told beside where it is.
+fn webdis_defaults() -> Value {
+    json!({"threads": 1, "pool_size": 2, "daemonize": false, "database": 0, "verbosity": 0})
+}
+
+fn pong(status: u16, body: &[u8]) -> bool {
+    let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
+    status == 200 && body == pong
+}
+
 impl Webdis {
     /// Starts one, and waits until it answers.
     ///
@@ -180,15 +191,25 @@ impl Webdis {
     /// Where it does not start; `make stores` installs it.
     #[must_use]
     pub fn start(server: &Server) -> Self {
-        // It cannot be told to take any port, nor says which it took: one that was free a moment ago,
-        // and another where somebody was faster.
-        for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-            if let Some(webdis) = Self::try_at(server, free.expect("a port")) {
-                return webdis;
-            }
-        }
-        panic!("no port for Webdis in ten attempts");
+        Self::anywhere(&json!({}), &server.socket(), server.dir.path(), pong)
+    }
+
+    /// Starts one for whoever will listen at that Unix socket, with its files in that directory.
+    ///
+    /// # Panics
+    /// As [`Webdis::start`].
+    #[must_use]
+    pub fn before(socket: &path::Path, dir: &path::Path) -> Self {
+        Self::with(&json!({"pool_size": 4}), socket, dir)
+    }
+
+    /// [`Webdis::before`] with settings of one's own; what is the test's business is replaced in them.
+    ///
+    /// # Panics
+    /// As [`Webdis::start`].
+    #[must_use]
+    pub fn with(settings: &Value, socket: &path::Path, dir: &path::Path) -> Self {
+        Self::anywhere(settings, socket, dir, |_, _| true)
     }
 
     /// Starts one where another has ended.
@@ -197,18 +218,46 @@ impl Webdis {
     /// Where somebody else has the port by now.
     #[must_use]
     pub fn at(server: &Server, addr: SocketAddr) -> Self {
-        Self::try_at(server, addr).expect("the port is free")
+        Self::try_at(&json!({}), &server.socket(), server.dir.path(), addr, pong)
+            .expect("the port is free")
     }
 
-    fn try_at(server: &Server, addr: SocketAddr) -> Option<Self> {
+    fn anywhere(
+        settings: &Value,
+        socket: &path::Path,
+        dir: &path::Path,
+        is_up: fn(u16, &[u8]) -> bool,
+    ) -> Self {
+        // It cannot be told to take any port, nor says which it took: one that was free a moment ago,
+        // and another where somebody was faster.
+        for _ in 0..10 {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+            let addr = free.expect("a port");
+            if let Some(webdis) = Self::try_at(settings, socket, dir, addr, is_up) {
+                return webdis;
+            }
+        }
+        panic!("no port for Webdis in ten attempts");
+    }
+
+    fn try_at(
+        settings: &Value,
+        socket: &path::Path,
+        dir: &path::Path,
+        addr: SocketAddr,
+        is_up: fn(u16, &[u8]) -> bool,
+    ) -> Option<Self> {
         let port = addr.port();
-        let file = server.dir.path().join(format!("webdis-{port}.json"));
-        let settings = serde_json::json!({
-            "redis_host": server.socket(), "http_host": "127.0.0.1", "http_port": port,
-            "threads": 1, "pool_size": 2, "daemonize": false, "database": 0, "verbosity": 0,
-            "logfile": server.dir.path().join("webdis.log"),
-        });
-        fs::write(&file, settings.to_string()).expect("room for a file");
+        let file = dir.join(format!("webdis-{port}.json"));
+        let mut whole = webdis_defaults();
+        for (name, value) in settings.as_object().into_iter().flatten() {
+            whole[name] = value.clone();
+        }
+        whole["redis_host"] = json!(socket);
+        whole["http_host"] = json!("127.0.0.1");
+        whole["http_port"] = json!(port);
+        whole["logfile"] = json!(dir.join("webdis.log"));
+        fs::write(&file, whole.to_string()).expect("room for a file");
         let child = Command::new("webdis")
             .arg(file)
             .stdin(Stdio::null())
@@ -223,8 +272,7 @@ impl Webdis {
             }
             let mut http = Http::connect(addr).ok()?;
             let (status, body) = http.send("POST", "/", &[], b"PING");
-            let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
-            (status == 200 && body == pong).then_some(true)
+            is_up(status, &body).then_some(true)
         });
         up.then_some(Self {
             _process: process,

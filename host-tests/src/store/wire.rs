@@ -1,7 +1,7 @@
 //! RESP over a Unix socket and HTTP/1.1 over TCP, plainly and blocking: the other side of what the
 //! codecs write, so that it shares no code with them.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -55,7 +55,36 @@ impl Said {
 
 /// One connection to Redis.
 #[derive(Debug)]
-pub struct Resp(BufReader<UnixStream>);
+pub struct Resp(BufReader<Stream>);
+
+/// What Redis listens on.
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(into),
+            Self::Tcp(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(octets),
+            Self::Tcp(stream) => stream.write(octets),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Resp {
     /// Connects.
@@ -65,7 +94,18 @@ impl Resp {
     pub fn connect(socket: &Path) -> std::io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self(BufReader::new(Stream::Unix(stream))))
+    }
+
+    /// Connects over TCP.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub fn tcp(addr: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(Stream::Tcp(stream))))
     }
 
     /// Sends octets as they are and gives that many replies as they came.

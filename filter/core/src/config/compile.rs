@@ -126,25 +126,16 @@ fn redis(
         |of: fn(&model::Limits) -> Option<u32>, default| limits.and_then(of).unwrap_or(default);
     let ms = |time: Option<Millis>, default| time.map_or(default, |m| m.0);
     let bodies = routes.iter().map(|r| r.replay.max_inline_body).max();
+    let transport = transport(written);
     plan::RedisStore {
         authority: written.authority.clone().unwrap_or_else(|| cluster.clone()),
         cluster,
-        transport: match written.transport {
-            None | Some(model::Transport::Webdis) => plan::RedisTransport::Webdis {
-                authorization_env: variable(&written.authorization),
-            },
-            Some(model::Transport::Rest) => plan::RedisTransport::Rest {
-                token_env: variable(&written.token),
-            },
-            Some(model::Transport::Resp) => plan::RedisTransport::Resp {
-                login: written.login.as_ref().and_then(|login| {
-                    Some(plan::RedisLogin {
-                        user: login.user.clone(),
-                        password_env: variable(&login.password)?,
-                    })
-                }),
-            },
-        },
+        batch: plan::call_limits(
+            &transport,
+            limit(|l| l.store_batch, STORE_BATCH),
+            bodies.unwrap_or(MAX_INLINE_BODY),
+        ),
+        transport,
         layout: written
             .prefix
             .as_deref()
@@ -153,11 +144,26 @@ fn redis(
         timeout_ms: ms(written.timeout, STORE_TIMEOUT_MS),
         hold_ms: ms(written.hold, plan::longest_lease_ms(routes)),
         calls: limit(|l| l.store_calls, STORE_CALLS),
-        batch: plan::call_limits(
-            limit(|l| l.store_batch, STORE_BATCH),
-            bodies.unwrap_or(MAX_INLINE_BODY),
-        ),
         queue: limit(|l| l.store_queue, STORE_QUEUE),
+    }
+}
+
+fn transport(written: &model::Redis) -> plan::RedisTransport {
+    match written.transport {
+        None | Some(model::Transport::Webdis) => plan::RedisTransport::Webdis {
+            authorization_env: variable(&written.authorization),
+        },
+        Some(model::Transport::Rest) => plan::RedisTransport::Rest {
+            token_env: variable(&written.token),
+        },
+        Some(model::Transport::Resp) => plan::RedisTransport::Resp {
+            login: written.login.as_ref().and_then(|login| {
+                Some(plan::RedisLogin {
+                    user: login.user.clone(),
+                    password_env: variable(&login.password)?,
+                })
+            }),
+        },
     }
 }
 

@@ -257,7 +257,7 @@ model! {
         Webdis = "webdis",
         /// Redis over REST: JSON arrays of words, a bearer token.
         Rest = "rest",
-        /// Raw RESP, handed to Redis by a route of the same Envoy that terminates `CONNECT`.
+        /// Raw RESP, handed to Redis by a route of the same Envoy that terminates `CONNECT`. Recorded answers up to 12 KiB; no Redis Cluster.
         Resp = "resp",
     }
 
@@ -293,7 +293,7 @@ model! {
         pub worker_waiters: Option<u32>,
         /// Memory for answers being recorded, per worker (default 64MiB).
         pub recording_bytes: Option<Size>,
-        /// Calls to a remote store that one worker has under way, 1 to 64 (default 4).
+        /// Calls to a remote store that one worker has under way, in a cluster to each hash slot, 1 to 64 (default 4).
         pub store_calls: Option<u32>,
         /// Operations that one such call carries, 1 to 256 (default 64).
         pub store_batch: Option<u32>,

@@ -14,6 +14,14 @@ const ANSWER_BYTES: usize = 16 << 20;
 /// Headers of a recorded answer, and what surrounds it in a call.
 const AROUND_BODY: usize = 256 << 10;
 
+/// The same for raw RESP. The end of a call is the end of the connection's other half, too, and Redis
+/// drops what of its answer it could not write at once by then: 64 KiB at most, and at the start of a
+/// connection over a network about 45 KiB. So this, as text, beside records of [`RESP_OPERATIONS`].
+pub const MAX_RESP_BODY: u64 = 12 << 10;
+
+/// Operations of a call over raw RESP: a record takes up to 3 KiB.
+const RESP_OPERATIONS: usize = 8;
+
 /// Where the Redis is, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisStore {
@@ -136,13 +144,26 @@ fn credential(name: &str, value: Option<String>) -> Result<Credential, String> {
 
 /// Bounds of one call: what the largest recorded answer needs, and no more answers at once than the
 /// host holds.
-pub(crate) fn call_limits(operations: u32, largest_body: u64) -> Limits {
+pub(crate) fn call_limits(
+    transport: &RedisTransport,
+    operations: u32,
+    largest_body: u64,
+) -> Limits {
     let default = Limits::default();
     let octets = usize::try_from(largest_body.min(MAX_REMOTE_BODY)).unwrap_or(0);
     let text = octets.div_ceil(3).saturating_mul(4);
-    Limits {
+    let limits = Limits {
         operations: usize::try_from(operations).unwrap_or(default.operations),
         bytes: text.saturating_add(AROUND_BODY).max(default.bytes),
         bodies: (ANSWER_BYTES / text.max(1)).clamp(1, default.bodies),
+    };
+    if !matches!(transport, RedisTransport::Resp { .. }) {
+        return limits;
+    }
+    let most = usize::try_from(MAX_RESP_BODY).unwrap_or(0);
+    Limits {
+        operations: limits.operations.min(RESP_OPERATIONS),
+        bytes: most.div_ceil(3).saturating_mul(4).saturating_add(3072),
+        bodies: 1,
     }
 }

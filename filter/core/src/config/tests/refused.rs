@@ -240,6 +240,14 @@ pub(super) fn all() -> Vec<(Value, &'static str, &'static str)> {
             "known here: standalone, cluster",
         ),
         (
+            redis(
+                "",
+                json!({"cluster": "store", "transport": "resp", "topology": "cluster"}),
+            ),
+            "store.redis.topology",
+            "write transport: webdis",
+        ),
+        (
             redis("/prefix", json!("{x}")),
             "store.redis.prefix",
             "1 to 32 letters",

@@ -68,6 +68,19 @@ fn everything_written() {
 }
 
 #[test]
+fn raw_resp_asks_for_no_more_than_redis_writes_at_once() {
+    let mut config = with_redis();
+    config["store"] = json!({"redis": {"cluster": "store", "transport": "resp"}});
+    config["limits"] = json!({"store_batch": 256});
+    let batch = redis(config.clone()).batch;
+    let largest = batch.operations * 3072 + batch.bodies * (12 << 10) * 4 / 3;
+    assert!(largest <= 40 << 10, "{batch:?}");
+    assert_eq!(batch.bytes, (16 << 10) + 3072);
+    config["limits"] = json!({"store_batch": 2});
+    assert_eq!(redis(config).batch.operations, 2);
+}
+
+#[test]
 fn who_holds_a_claim_is_waited_for() {
     // The longest lease of all routes, inherited ones too.
     let mut config = with_redis();

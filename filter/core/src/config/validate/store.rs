@@ -4,7 +4,7 @@ use super::{names, take};
 use crate::config::duration::{Millis, show};
 use crate::config::error::{Report, join, quote};
 use crate::config::model::{
-    Config, EnvSecret, Limits, Login, Redis, ReplayCache, SharedData, Transport,
+    Config, EnvSecret, Limits, Login, Redis, ReplayCache, SharedData, Topology, Transport,
 };
 use crate::config::size::{self, Size};
 
@@ -169,6 +169,13 @@ fn redis(redis: &Redis, report: &mut Report) {
             "write what answers at the cluster: webdis, rest or resp",
         ),
         Some(transport) => credential(transport, redis, report),
+    }
+    if redis.transport == Some(Transport::Resp) && redis.topology == Some(Topology::Cluster) {
+        report.push(
+            join(AT, "topology"),
+            "is out of reach of transport resp, which leads to one server",
+            "write transport: webdis, with Envoy's redis_proxy between Webdis and the cluster",
+        );
     }
     for (name, secret) in [
         ("token", &redis.token),

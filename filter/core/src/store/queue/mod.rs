@@ -12,12 +12,14 @@
 //! | a claim that was given up can't come true later | `not_after` is written when a call leaves, from the store's clock and the patience that is left |
 //! | what never left need not be taken back | [`Reply::Unsent`] is told from [`Reply::Failed`] |
 //! | a dead store is not hammered | [`breaker`] |
+//! | in a cluster, a dead master takes only its own shards with it | [`lanes`] |
 //! | a store that forgets is noticed (design.md §6) | [`memory`]; nothing is claimed for a hold, and what this worker knows is asserted again |
 //!
 //! Times are milliseconds of a clock of the caller's that never goes back by much; the store's own
 //! clock is known from its answers ([`Queue::store_now`]).
 
 mod breaker;
+mod lanes;
 mod memory;
 #[cfg(all(test, not(target_arch = "wasm32")))]
 mod properties;
@@ -35,7 +37,7 @@ use super::remote::{
 use super::{Action, Op, Reply, Target};
 use crate::ids::{OperationId, OwnerToken};
 use crate::record::Replayable;
-use breaker::Breaker;
+use lanes::{Lanes, Rooms};
 use recent::Recent;
 use std::collections::VecDeque;
 
@@ -45,6 +47,9 @@ const TRIES_ALONE: u8 = 2;
 /// By how much the store's clock may be ahead of what is known of it, milliseconds.
 const CLOCK_SLACK_MS: u64 = 250;
 
+/// A shard of a cluster may have so small a part of what may wait: one master of three has up to six.
+const SHARE_OF_WAITING: usize = 8;
+
 /// How a worker may use its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -52,7 +57,7 @@ pub struct Settings {
     pub per_shard: bool,
     /// How long the host waits for an answer, milliseconds.
     pub timeout_ms: u64,
-    /// Calls under way at once.
+    /// Calls under way at once; in a cluster, to each shard.
     pub calls: usize,
     /// Bounds of one call.
     pub limits: Limits,
@@ -138,6 +143,8 @@ enum Load {
 #[derive(Debug)]
 struct UnderWay {
     call: u32,
+    /// Where it goes; in a call across shards, the first of them.
+    shard: u8,
     load: Load,
     script: Script,
     /// What was known of the store when the call left: an answer may be overtaken by another.
@@ -156,7 +163,7 @@ pub struct Queue {
     sweeps: VecDeque<(u8, u32, Script)>,
     /// Store clock minus the caller's, from the latest answer.
     offset: Option<i64>,
-    breaker: Breaker,
+    lanes: Lanes,
     memory: Memory,
     recovering_until: u64,
     recent: Recent,
@@ -174,7 +181,7 @@ impl Queue {
             calls: 0,
             sweeps: VecDeque::new(),
             offset: None,
-            breaker: Breaker::new(settings.limits.operations),
+            lanes: Lanes::new(settings.per_shard, settings.limits.operations),
             memory: Memory::default(),
             recovering_until: 0,
             recent: Recent::default(),
@@ -194,10 +201,10 @@ impl Queue {
         self.waiting.is_empty() && self.again.is_empty() && self.under_way.is_empty()
     }
 
-    /// Calls that failed in a row.
+    /// Calls that failed in a row; in a cluster, to the shard that is worst off.
     #[must_use]
-    pub const fn failures(&self) -> u32 {
-        self.breaker.failures()
+    pub fn failures(&self) -> u32 {
+        self.lanes.failures()
     }
 
     /// How long nothing is claimed yet because the store has forgotten, milliseconds; 0: it has not.
@@ -239,11 +246,15 @@ impl Queue {
             // What is known of it may be older than its end.
             return answer(op, vec![waiter], Reply::Recovering(left), out);
         }
-        if let Some(why) = self.breaker.refuses(now, deadline) {
+        if let Some(why) = self.lanes.refuses(shard_of(&op.operation), now, deadline) {
             return answer(op, vec![waiter], Reply::Unsent(why), out);
         }
         if self.waiting.len() >= self.settings.waiting {
             let why = format!("{} operations wait already", self.waiting.len());
+            return answer(op, vec![waiter], Reply::Unsent(why), out);
+        }
+        if self.is_crowded(&op) {
+            let why = "too many operations of its shard wait already".to_owned();
             return answer(op, vec![waiter], Reply::Unsent(why), out);
         }
         if matches!(op.action, Action::Read | Action::Body { .. }) {
@@ -257,6 +268,17 @@ impl Queue {
             }
         }
         self.enqueue(op, vec![waiter], deadline);
+    }
+
+    /// In a cluster, what waits for a dead shard may not take the others' room.
+    fn is_crowded(&self, op: &Op) -> bool {
+        let share = self.settings.waiting.div_ceil(SHARE_OF_WAITING);
+        if !self.settings.per_shard || self.waiting.len() < share {
+            return false;
+        }
+        let shard = shard_of(&op.operation);
+        let same = |item: &&Item| shard_of(&item.op.operation) == shard;
+        self.waiting.iter().filter(same).count() >= share
     }
 
     /// Takes an operation in that nobody's patience limits: from the backlog.
@@ -303,9 +325,11 @@ impl Queue {
         item.ticket.waiters.first().copied()
     }
 
-    /// Asks for a sweep of one shard, at most so many operations of it: 0 only asks how the store is.
-    /// `false`: another one has not left yet.
+    /// Asks for a sweep of one shard, at most so many operations of it, and no more than any call
+    /// carries: 0 only asks how the store is. `false`: another one has not left yet.
     pub fn sweep(&mut self, shard: u8, limit: u32) -> bool {
+        let most = u32::try_from(self.settings.limits.operations).unwrap_or(u32::MAX);
+        let limit = limit.min(most);
         let free = self.sweeps.is_empty();
         if free {
             self.sweeps
@@ -316,38 +340,43 @@ impl Queue {
 
     /// The next call, where there is one to be made. `nonce` names it, and is used once.
     pub fn next(&mut self, nonce: Nonce, now: u64) -> Option<Outgoing> {
-        let room = self.breaker.room(now, self.settings.calls);
-        if self.under_way.len() >= room.calls {
+        let under_way = self.under_way.iter().map(|call| call.shard);
+        let rooms = self.lanes.rooms(now, self.settings.calls, under_way);
+        if rooms.is_none() {
             return None;
         }
         let Some(store_now) = self.store_now(now) else {
-            return self.probe(nonce);
+            return self.probe(nonce, &rooms);
         };
-        if let Some((items, script)) = self.take(room.operations) {
+        if let Some((items, script)) = self.take(&rooms) {
             return Some(self.depart(items, script, nonce, now, store_now));
         }
         let (shard, limit, script) = self.sweeps.pop_front()?;
+        if rooms.of(shard) == 0 {
+            // The next one is another shard's.
+            return None;
+        }
         Some(self.depart_sweep(nonce, shard, limit, script))
     }
 
     /// Before anything else its clock must be known.
-    fn probe(&mut self, nonce: Nonce) -> Option<Outgoing> {
+    fn probe(&mut self, nonce: Nonce, rooms: &Rooms) -> Option<Outgoing> {
         if !self.under_way.is_empty() {
             return None;
         }
         let asked = self.sweeps.pop_front();
-        let first = self.waiting.front().or_else(|| {
-            let group = self.again.front()?;
-            group.items.first()
-        });
-        let shard = first.map(|item| shard_of(&item.op.operation));
+        let again = self.again.iter().flat_map(|group| &group.items);
+        let waiting = self.waiting.iter().chain(again);
+        let mut shards = waiting
+            .map(|item| shard_of(&item.op.operation))
+            .chain(asked.map(|(shard, ..)| shard));
         let script = asked.map_or(Script::Known, |(.., script)| script);
-        let shard = shard.or(asked.map(|(shard, ..)| shard))?;
+        let shard = shards.find(|shard| rooms.of(*shard) > 0)?;
         Some(self.depart_sweep(nonce, shard, 0, script))
     }
 
     /// The operations of the next call.
-    fn take(&mut self, most: usize) -> Option<(Vec<Item>, Script)> {
+    fn take(&mut self, rooms: &Rooms) -> Option<(Vec<Item>, Script)> {
         let mut blocked: Vec<OperationId> = Vec::new();
         for call in &self.under_way {
             if let Load::Batch(batch, _) = &call.load {
@@ -358,7 +387,8 @@ impl Queue {
         let mut free = None;
         for (at, group) in self.again.iter().enumerate() {
             let operations = || group.items.iter().map(|item| item.op.operation);
-            if !operations().any(|operation| blocked.contains(&operation)) {
+            let shut = |operation| rooms.of(shard_of(&operation)) == 0;
+            if !operations().any(|operation| shut(operation) || blocked.contains(&operation)) {
                 free = Some(at);
                 break;
             }
@@ -367,24 +397,28 @@ impl Queue {
         if let Some(group) = free.and_then(|at| self.again.remove(at)) {
             return Some((group.items, group.script));
         }
-        self.collect(most, blocked)
+        self.collect(rooms, blocked)
     }
 
     /// Collects operations that have not left yet, in their order, into one batch.
-    fn collect(&mut self, most: usize, blocked: Vec<OperationId>) -> Option<(Vec<Item>, Script)> {
-        let limits = Limits {
-            operations: self.settings.limits.operations.min(most),
-            ..self.settings.limits
-        };
-        let (mut weight, mut shard) = (Weight::new(limits), None);
+    fn collect(&mut self, rooms: &Rooms, blocked: Vec<OperationId>) -> Option<(Vec<Item>, Script)> {
+        let limits = self.settings.limits;
+        let (mut weight, mut shard) = (None, None);
         let (mut taken, mut at) = (Vec::new(), 0);
         while let Some(Item { op, .. }) = self.waiting.get(at) {
             let own = shard_of(&op.operation);
             let elsewhere = self.settings.per_shard && shard.is_some_and(|s| s != own);
-            if elsewhere || blocked.contains(&op.operation) {
+            let most = rooms.of(own);
+            if elsewhere || most == 0 || blocked.contains(&op.operation) {
                 at += 1;
                 continue;
             }
+            let weight = weight.get_or_insert_with(|| {
+                Weight::new(Limits {
+                    operations: limits.operations.min(most),
+                    ..limits
+                })
+            });
             if !weight.add(op) {
                 break;
             }
@@ -430,19 +464,21 @@ impl Queue {
             self.again.push_front(Group { items, script });
         }
         let request = self.engine.request(&batch, script);
-        self.leave(Load::Batch(batch, tickets), script, request)
+        let shard = batch.ops().first().map_or(0, |op| shard_of(&op.operation));
+        self.leave(shard, Load::Batch(batch, tickets), script, request)
     }
 
     fn depart_sweep(&mut self, nonce: Nonce, shard: u8, limit: u32, script: Script) -> Outgoing {
         let request = self.engine.sweep_request(&nonce, shard, limit, script);
-        self.leave(Load::Sweep(nonce, shard), script, request)
+        self.leave(shard, Load::Sweep(nonce, shard), script, request)
     }
 
-    fn leave(&mut self, load: Load, script: Script, request: HttpRequest) -> Outgoing {
+    fn leave(&mut self, shard: u8, load: Load, script: Script, request: HttpRequest) -> Outgoing {
         self.calls = self.calls.wrapping_add(1);
         let call = self.calls;
         self.under_way.push(UnderWay {
             call,
+            shard,
             load,
             script,
             known: self.memory.clone(),
@@ -466,7 +502,7 @@ impl Queue {
                 script: under_way.script,
             });
         }
-        self.failed(why, now, out);
+        self.failed(under_way.shard, why, now, out);
     }
 
     fn end(&mut self, call: u32) -> Option<UnderWay> {
@@ -511,10 +547,10 @@ impl Queue {
         let Load::Batch(batch, tickets) = under_way.load else {
             return;
         };
-        let items = items(batch, tickets);
+        let (items, shard) = (items(batch, tickets), under_way.shard);
         match understood {
             Understood::Answered(answered) => {
-                self.answered(answered, items, &under_way.known, now, out);
+                self.answered(answered, shard, items, &under_way.known, now, out);
             }
             Understood::Unprepared if under_way.script == Script::Known => {
                 // It has done nothing: the same again, with the script.
@@ -526,7 +562,7 @@ impl Queue {
             other => {
                 let why = why(other);
                 self.repeat(items, &why, now, out);
-                self.failed(&why, now, out);
+                self.failed(shard, &why, now, out);
             }
         }
     }
@@ -541,26 +577,27 @@ impl Queue {
     ) {
         match swept {
             Ok(swept) => {
-                let lost = self.heard(swept.now, &[swept.state], &under_way.known, now, out);
+                let lost = self.heard(swept.now, shard, &[swept.state], &under_way.known, now, out);
                 out.push(Event::Swept(swept));
                 self.assert(&lost, now, out);
             }
             Err(Understood::Unprepared) if under_way.script == Script::Known => {
                 self.sweeps.push_front((shard, 0, Script::Whole));
             }
-            Err(other) => self.failed(&why(other), now, out),
+            Err(other) => self.failed(shard, &why(other), now, out),
         }
     }
 
     fn answered(
         &mut self,
         answered: Answered,
+        shard: u8,
         items: Vec<Item>,
         known: &Memory,
         now: u64,
         out: &mut Vec<Event>,
     ) {
-        let lost = self.heard(answered.now, &answered.shards, known, now, out);
+        let lost = self.heard(answered.now, shard, &answered.shards, known, now, out);
         let left = self.recovering_ms(now);
         for (Item { op, mut ticket }, reply) in items.into_iter().zip(answered.replies) {
             let reply = match (reply, &op.action) {
@@ -606,6 +643,7 @@ impl Queue {
     fn heard(
         &mut self,
         store_now: u64,
+        shard: u8,
         shards: &[ShardState],
         known: &Memory,
         now: u64,
@@ -613,7 +651,7 @@ impl Queue {
     ) -> Vec<u8> {
         let first = self.offset.is_none();
         self.offset = Some(store_now.cast_signed().wrapping_sub(now.cast_signed()));
-        if self.breaker.on_success() || first {
+        if self.lanes.on_success(shard) || (first && self.lanes.all_answer()) {
             out.push(Event::Ready(Ok(())));
         }
         let mut lost = Vec::new();
@@ -631,9 +669,9 @@ impl Queue {
         lost
     }
 
-    fn failed(&mut self, why: &str, now: u64, out: &mut Vec<Event>) {
-        if self.breaker.on_failure(why, now) {
-            out.push(Event::Ready(Err(why.to_owned())));
+    fn failed(&mut self, shard: u8, why: &str, now: u64, out: &mut Vec<Event>) {
+        if let Some(why) = self.lanes.on_failure(shard, why, now) {
+            out.push(Event::Ready(Err(why)));
         }
     }
 
@@ -666,7 +704,6 @@ impl Queue {
 
     /// Gives up what has waited too long.
     pub fn on_tick(&mut self, now: u64, out: &mut Vec<Event>) {
-        let failing = self.breaker.why().unwrap_or("the store is busy").to_owned();
         let over = |item: &Item| now >= item.ticket.deadline;
         let groups = self.again.iter_mut().map(|group| &mut group.items);
         let mut given_up: Vec<Item> = Vec::new();
@@ -679,10 +716,12 @@ impl Queue {
             given_up.extend::<VecDeque<Item>>(late);
         }
         for Item { op, ticket } in given_up {
+            let why = self.lanes.why(shard_of(&op.operation));
+            let why = why.unwrap_or("the store is busy").to_owned();
             let reply = if ticket.tries == 0 {
-                Reply::Unsent(failing.clone())
+                Reply::Unsent(why)
             } else {
-                Reply::Failed(failing.clone())
+                Reply::Failed(why)
             };
             answer(op, ticket.waiters, reply, out);
         }

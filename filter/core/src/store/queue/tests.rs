@@ -300,7 +300,7 @@ fn a_call_that_is_not_understood_is_repeated_in_halves() {
             line.lose(call);
             line.now += 1;
             // The breaker must not hide what is shown here.
-            line.queue.breaker = Breaker::new(8);
+            line.queue.lanes = Lanes::new(false, 8);
         } else {
             line.complete(call);
         }
@@ -582,6 +582,7 @@ fn a_lost_tail_is_noticed_once() {
 fn a_cluster_gets_one_call_for_each_shard() {
     let mut line = Line::new(Settings {
         per_shard: true,
+        waiting: 32,
         ..settings()
     });
     line.sweep(0);
@@ -597,6 +598,95 @@ fn a_cluster_gets_one_call_for_each_shard() {
     };
     assert_eq!(operations(&line, zero), [id(a), id(b), id(c)]);
     assert_eq!(operations(&line, one), [id(d), id(e)]);
+}
+
+#[test]
+fn in_a_cluster_a_dead_shard_fails_alone() {
+    let mut line = Line::new(Settings {
+        per_shard: true,
+        waiting: 32,
+        ..settings()
+    });
+    line.sweep(0);
+    line.out.clear();
+    let (dead, alive) = (5, 6);
+    let of = |shard| (0..).filter(move |n| shard_of(&id(*n)) == shard);
+    let mut calls = 0;
+    for (to_dead, to_alive) in of(dead).zip(of(alive)).take(100) {
+        line.claim(to_dead, u64::from(to_dead) + 1);
+        line.claim(to_alive, u64::from(to_alive) + 1);
+        let mut lost = Vec::new();
+        while let Some(call) = line.send() {
+            let shard = shard_of(&line.carried(call)[0].operation);
+            if shard == dead {
+                calls += 1;
+                lost.push(call);
+            } else {
+                line.complete(call);
+            }
+        }
+        let live = (u64::from(to_alive) + 1, "claimed");
+        assert!(line.replies().contains(&live));
+        lost.into_iter().for_each(|call| line.lose(call));
+        line.now += 40;
+        line.tick();
+    }
+    assert!(calls < 30, "{calls} calls to the dead shard in 4 s");
+    assert!(line.queue.failures() > 0);
+    // It is back, by nothing but a sweep.
+    line.now += 10_000;
+    line.tick();
+    line.out.clear();
+    line.sweep(alive);
+    assert!(
+        line.queue.failures() > 0,
+        "another shard's answer says nothing of it"
+    );
+    assert!(!line.out.contains(&Event::Ready(Ok(()))));
+    line.sweep(dead);
+    assert!(line.out.contains(&Event::Ready(Ok(()))));
+    assert_eq!(line.queue.failures(), 0);
+}
+
+#[test]
+fn in_a_cluster_a_dead_shard_does_not_keep_the_clock_from_being_known() {
+    let mut line = Line::new(Settings {
+        per_shard: true,
+        waiting: 32,
+        ..settings()
+    });
+    let (dead, alive) = (nth_of(5, 0), nth_of(6, 0));
+    line.claim(dead, 1);
+    for _ in 0..3 {
+        let probe = line.send().expect("a probe of the shard that is asked for");
+        assert_eq!(line.send(), None);
+        line.lose(probe);
+    }
+    assert_eq!(line.send(), None, "it is given up");
+    line.claim(alive, 2);
+    let probe = line.send().expect("a probe of the other");
+    line.complete(probe);
+    let call = line.send().expect("the claim");
+    line.complete(call);
+    assert_eq!(line.replies(), [(2, "claimed")]);
+}
+
+#[test]
+fn in_a_cluster_calls_to_one_shard_take_no_room_from_others() {
+    let mut line = Line::new(Settings {
+        per_shard: true,
+        waiting: 32,
+        ..settings()
+    });
+    line.sweep(0);
+    for nth in 0..3 {
+        line.claim(nth_of(5, nth), 1);
+        let left = line.send();
+        assert_eq!(left.is_some(), nth < 2, "two calls at once");
+    }
+    line.claim(nth_of(6, 0), 2);
+    assert!(line.send().is_some(), "the other shard has its own two");
+    assert_eq!(line.send(), None);
 }
 
 #[test]

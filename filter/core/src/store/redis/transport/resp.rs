@@ -1,5 +1,8 @@
 //! Raw RESP, version 2, as a body.
 //!
+//! Nothing but the end of the connection ends the answer, so the reply is read to its own end, and
+//! whatever is missing or more makes it none. How large it may be: [`crate::plan::MAX_RESP_BODY`].
+//!
 //! By hand, because of all of RESP a call needs one kind of request and three kinds of reply, and
 //! the crates for it bring a parser framework and buffers of their own into the module.
 
