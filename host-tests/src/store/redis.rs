@@ -71,6 +71,12 @@ impl Server {
         self.dir.path().join("socket")
     }
 
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Kills it: a host that is gone.
     pub fn kill(&mut self) {
         let _ = self.process.0.kill();
@@ -101,7 +107,7 @@ fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 /// A Webdis in front of a Redis.
 #[derive(Debug)]
 pub struct Webdis {
-    _process: Running,
+    process: Running,
     addr: SocketAddr,
 }
 
@@ -143,7 +149,7 @@ impl Webdis {
             });
             if up {
                 return Self {
-                    _process: process,
+                    process,
                     addr,
                 };
             }
@@ -155,6 +161,12 @@ impl Webdis {
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
     }
 }
 
