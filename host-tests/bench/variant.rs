@@ -319,9 +319,7 @@ pub(crate) fn inner(mut listener: Value) -> Value {
 pub(crate) fn listener(variant: Variant) -> Value {
     let filter = match variant.filter() {
         Filter::None => None,
-        Filter::Idempo(DETACHED) => {
-            Some(wasm(DETACHED, &host_tests::envoy::module(), &detached()))
-        }
+        Filter::Idempo(DETACHED) => Some(wasm(DETACHED, &host_tests::envoy::module(), &detached())),
         Filter::Noop => Some(wasm("noop", &noop_module(), &json!({}))),
         Filter::Idempo(vm_id) => Some(wasm(vm_id, &host_tests::envoy::module(), &idempo())),
     };
@@ -340,7 +338,12 @@ pub(crate) fn proxying(cluster: &str) -> Value {
 }
 
 /// A listener with that filter before the router, and one route.
-pub(crate) fn chain(name: &str, filter: Option<Value>, action: &Value, log: Option<Value>) -> Value {
+pub(crate) fn chain(
+    name: &str,
+    filter: Option<Value>,
+    action: &Value,
+    log: Option<Value>,
+) -> Value {
     let mut filters: Vec<_> = filter.into_iter().collect();
     filters.push(json!({
         "name": "envoy.filters.http.router",

@@ -148,10 +148,7 @@ impl Webdis {
                 (status == 200 && body == pong).then_some(true)
             });
             if up {
-                return Self {
-                    process,
-                    addr,
-                };
+                return Self { process, addr };
             }
         }
         panic!("no port for Webdis in ten attempts");
