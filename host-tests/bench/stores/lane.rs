@@ -25,9 +25,10 @@ pub(crate) enum Lane {
     TwoCallouts,
     /// Sent through the loopback listener.
     Detached,
-    /// Fewer or more calls under way at once.
+    /// So many calls under way at once.
     Calls1,
     Calls2,
+    Calls4,
     Calls8,
     /// idempo replays from its cache.
     Replay,
@@ -74,7 +75,7 @@ const TOMBSTONE_S: u64 = 2;
 pub(crate) const PASSING_S: u64 = REPLAY_S + TOMBSTONE_S;
 
 impl Lane {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Plain,
         Self::Webdis,
         Self::Async,
@@ -83,6 +84,7 @@ impl Lane {
         Self::Detached,
         Self::Calls1,
         Self::Calls2,
+        Self::Calls4,
         Self::Calls8,
         Self::Replay,
         Self::Nginx,
@@ -102,6 +104,7 @@ impl Lane {
             Self::Detached => "detached",
             Self::Calls1 => "calls-1",
             Self::Calls2 => "calls-2",
+            Self::Calls4 => "calls-4",
             Self::Calls8 => "calls-8",
             Self::Replay => "replay",
             Self::Nginx => "nginx",
@@ -121,6 +124,7 @@ impl Lane {
             Self::Detached => "first attempts over Webdis, detached",
             Self::Calls1 => "first attempts, store_calls: 1",
             Self::Calls2 => "first attempts, store_calls: 2",
+            Self::Calls4 => "first attempts, store_calls: 4",
             Self::Calls8 => "first attempts, store_calls: 8",
             Self::Replay => "replay from the cache",
             Self::Nginx => "nginx, first attempts",
@@ -185,6 +189,7 @@ impl Lane {
             }
             Self::Calls1 => ("calls-1", webdis(json!({"store_calls": 1}))),
             Self::Calls2 => ("calls-2", webdis(json!({"store_calls": 2}))),
+            Self::Calls4 => ("calls-4", webdis(json!({"store_calls": 4}))),
             Self::Calls8 => ("calls-8", webdis(json!({"store_calls": 8}))),
             Self::Plain | Self::Nginx | Self::NginxReplay | Self::NginxLooks => return None,
         })

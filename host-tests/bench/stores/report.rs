@@ -6,7 +6,10 @@ use super::{
     run::{Effort, Results, Row, Step, Waits, middle},
     stock::KEPT_ANSWER,
 };
-use crate::{compare::median, machine::Machine};
+use crate::{
+    compare::{median, sorted},
+    machine::Machine,
+};
 use std::fmt::Write as _;
 
 /// At most so many store calls above plain proxying.
@@ -82,7 +85,7 @@ fn ratios(rows: &[Row]) -> String {
 /// Each lane once, from all rows that it is in: what was busy, and what a request took of it.
 fn limits(rows: &[Row]) -> String {
     let mut text = String::from(
-        "\n| what was busy | proxy (core 0) | Redis | Webdis | generator, upstream, bridge | µs per request: proxy | Redis | of that, scripts |\n\
+        "\n| what was busy | proxy (core 0) | Redis | Webdis | generator, upstream, bridge | µs per request: proxy | Redis | scripts, by the clock |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for lane in Lane::ALL {
@@ -99,7 +102,7 @@ fn limits(rows: &[Row]) -> String {
         if slices.is_empty() {
             continue;
         }
-        let mid = |of: fn(&Slice) -> f64| median(&super::run::sorted(slices.iter().map(of)));
+        let mid = |of: fn(&Slice) -> f64| median(&sorted(slices.iter().map(of)));
         let _ = writeln!(
             text,
             "| {} | {:.0} % | {:.0} % | {:.0} % | {:.0} % | {:.0} | {:.0} | {:.0} |",
@@ -166,7 +169,7 @@ fn above(results: &Results) -> String {
 #[allow(clippy::cast_precision_loss)] // Octets for a human.
 fn steps(steps: &[Step]) -> String {
     let mut text = String::from(
-        "\n| stored operations | keys | Redis, MiB | first attempts/s | of plain | against the first line | goal | | µs of Redis per request | of that, scripts | Redis busy |\n\
+        "\n| stored operations | keys | Redis, MiB | first attempts/s | of plain | against the first line | goal | | µs of Redis per request | scripts, by the clock | Redis busy |\n\
          |---:|---:|---:|---:|---:|---:|---|---|---:|---:|---:|\n",
     );
     let ratio = |step: &Step| middle(&step.pairs, |(s, y)| s.per_second / y.per_second);
@@ -241,7 +244,7 @@ fn made_with(results: &Results, about: &About<'_>) -> String {
 | idempo | {git} |
 | effort | {rounds} pairs of {seconds} s where there is a goal, {context_rounds} elsewhere; {connections} connections, closed loop |
 | cores | {pinned} |
-| without load | Envoy takes {idle_proxy:.1} % of a core, Redis {idle_redis:.1} %, Webdis {idle_webdis:.1} %: ticks and sweeps of seven filters, in every slice of every variant, nginx's too |
+| without load | Envoy takes {idle_proxy:.1} % of a core, Redis {idle_redis:.1} %, Webdis {idle_webdis:.1} %: ticks and sweeps of all filters, in every slice of every variant, nginx's too |
 | store errors | {errors} over the whole run, those before a filter has found its store included |
 ",
         redis_version = about.redis.unwrap_or("unknown"),
@@ -266,7 +269,7 @@ wrong answer ends the run.
 - **first attempts**: every key is new (a random UUID); idempo claims, forwards inline, records, and gives
   the answer once it is recorded. Operations are replayed for 4 s and remembered for 2 s more, so that Redis
   holds what some seconds bring.
-- **over Webdis**: transport `webdis`, everything by default (`store_calls: 4`, `store_batch: 64`); **over REST**: the
+- **over Webdis**: transport `webdis`, everything by default; **over REST**: the
   tests' bridge, a thread for each connection, in the load generator's process and on its core: an idea of
   the transport, not of a product that speaks it. The transport `resp` has no row yet.
 - **a callout for each operation**: idempo with `store_batch: 1, store_calls: 64`, which is what a filter without group
@@ -290,7 +293,9 @@ wrong answer ends the run.
   kept, Redis, and back.
 - **stored operations**: completed ones with answers of {answer} octets, put into Redis by the filter's own codec (64 in
   a call) under other keys than the load's. `of plain` is the ratio of pairs as above, `against the first line` that
-  ratio over that of the first line; µs by the CPU time of the process and by `INFO commandstats`.
+  ratio over that of the first line.
+- **µs of Redis**: CPU time of its process. **Scripts, by the clock**: what `INFO commandstats` says of them; that clock
+  runs on while another process has the core, so it can be more.
 ",
         body = crate::load::BODY.len(),
         keys = crate::variant::REPLAYED_KEYS,

@@ -17,6 +17,7 @@ use crate::{
 use host_tests::{
     envoy::{Envoy, config},
     store::{
+        bridge,
         front::Front,
         redis::{Server, Way},
         wire::Resp,
@@ -98,9 +99,10 @@ impl Rig {
             .concurrency(1)
             .log_level("warning")
             .loopback();
-        // For the bridge's token; the clusters are written below.
-        let builder = fronts.rest.reached(builder, fronts.rest.addr());
+        let store = fronts.rest.store(&json!({}));
+        let token = store["redis"]["token"]["env"].as_str();
         let envoy = builder
+            .env(token.unwrap_or_default(), bridge::TOKEN)
             .options(|o| {
                 let mut all = vec![
                     config::cluster("upstream", &[upstream.addr()]),

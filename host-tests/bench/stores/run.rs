@@ -5,7 +5,10 @@ use super::{
     rig::{Rig, Slice},
     stock::{Filler, number, steps},
 };
-use crate::{compare::median, load::Connection};
+use crate::{
+    compare::{median, sorted},
+    load::Connection,
+};
 use idempo_core::{
     ids::OperationId,
     store::{
@@ -51,8 +54,8 @@ const fn row(subject: Lane, yardstick: Lane, goal: Option<f64>) -> Comparison {
     }
 }
 
-/// The transport `resp` is one more row against [`Lane::Plain`], once there is a front for it.
-const ROWS: [Comparison; 11] = [
+/// The transport `resp` is one more lane against [`Lane::Plain`], once there is a front for it.
+const ROWS: [Comparison; 12] = [
     row(Lane::Webdis, Lane::Plain, Some(0.65)),
     row(Lane::Webdis, Lane::TwoCallouts, Some(2.0)),
     row(Lane::Webdis, Lane::Nginx, Some(1.0)),
@@ -61,18 +64,21 @@ const ROWS: [Comparison; 11] = [
     row(Lane::Rest, Lane::Plain, None),
     row(Lane::Detached, Lane::Plain, None),
     row(Lane::Async, Lane::Plain, None),
-    row(Lane::Calls1, Lane::Webdis, None),
-    row(Lane::Calls2, Lane::Webdis, None),
-    row(Lane::Calls8, Lane::Webdis, None),
+    row(Lane::Calls1, Lane::Plain, None),
+    row(Lane::Calls2, Lane::Plain, None),
+    row(Lane::Calls4, Lane::Plain, None),
+    row(Lane::Calls8, Lane::Plain, None),
 ];
 
 /// Who is watched while one client waits, and while many do.
 const ONE_WAITS: [Lane; 4] = [Lane::Plain, Lane::Webdis, Lane::Async, Lane::Nginx];
-const MANY_WAIT: [Lane; 9] = [
+const MANY_WAIT: [Lane; 11] = [
     Lane::Plain,
+    Lane::Webdis,
+    Lane::Async,
     Lane::Calls1,
     Lane::Calls2,
-    Lane::Webdis,
+    Lane::Calls4,
     Lane::Calls8,
     Lane::TwoCallouts,
     Lane::Rest,
@@ -123,12 +129,6 @@ pub(crate) struct Results {
     pub(crate) many: Waits,
     pub(crate) call: StoreCall,
     pub(crate) steps: Vec<Step>,
-}
-
-pub(crate) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut all: Vec<f64> = values.collect();
-    all.sort_by(f64::total_cmp);
-    all
 }
 
 impl Row {
