@@ -6,7 +6,8 @@
 //! | [`lane`] | what is compared: listeners and filters |
 //! | [`nginx`] | the yardstick that people write themselves |
 //! | [`rig`] | the processes, and one slice of load |
-//! | [`run`] | the measurements |
+//! | [`run`] | pairs in turns, and a store that fills |
+//! | [`waits`] | latencies, and one store call |
 //! | [`stock`] | what Redis says of itself, and filling it |
 //! | [`report`] | the text |
 
@@ -16,6 +17,7 @@ mod report;
 mod rig;
 mod run;
 mod stock;
+mod waits;
 
 pub(crate) use run::Effort;
 

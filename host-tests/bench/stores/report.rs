@@ -3,8 +3,9 @@
 use super::{
     lane::Lane,
     rig::{Busy, Slice},
-    run::{Effort, Results, Row, Step, Waits, middle},
+    run::{Effort, Results, Row, Step, middle},
     stock::KEPT_ANSWER,
+    waits::Waits,
 };
 use crate::{
     compare::{median, sorted},
@@ -305,7 +306,7 @@ wrong answer ends the run.
 
 #[cfg(test)]
 mod tests {
-    use super::super::run::{Comparison, StoreCall};
+    use super::super::{run::Comparison, waits::StoreCall};
     use super::*;
 
     fn results(plain: f64, webdis: f64, call: f64) -> Results {
