@@ -110,6 +110,8 @@ STAGES = [
         {"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER": str(WASM_RUNNER)}, True, False,
     ),
     ("modules", ["make", "--no-print-directory", "filter"], {}, False, True),
+    # One process: the module is compiled once for all of its tests.
+    ("second engine", ["cargo", "test", "--package", "idempo-engine-tests"], {}, True, False),
     # nextest.toml says how many Envoys run at once; cargo test has to be told.
     (
         "end to end in Envoy",

@@ -1,9 +1,9 @@
 //! Several Envoys, one Redis: duplicates that come to all of them, at the same time.
 
 use host_tests::{
-    check::{replayed, until},
+    check::{refused, replayed, until},
     client::{Answer, Request, send_all},
-    envoy::Envoy,
+    envoy::{Envoy, crash_module},
     filter::{self, key},
     store::{
         front::Front,
@@ -12,10 +12,14 @@ use host_tests::{
     upstream::Upstream,
 };
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use std::sync::Arc;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 const DUPLICATES: usize = 20;
 const OPERATIONS: usize = 200;
+
+/// So many at a time, 20 duplicates each: more would measure the machine.
+const OPERATIONS_AT_ONCE: usize = 16;
 
 fn charge(key: &str) -> Request {
     Request::post("/v1/charges")
@@ -81,10 +85,13 @@ async fn parallel(way: Way) {
         start(&upstream, &front, &filter).await,
     ];
     let mut all = JoinSet::new();
+    let at_once = Arc::new(Semaphore::new(OPERATIONS_AT_ONCE));
     for _ in 0..OPERATIONS {
+        let place = Arc::clone(&at_once).acquire_owned().await;
         let request = charge(&key()).header("x-demo-delay-ms", "20");
         let pools = [envoys[0].pool(), envoys[1].pool()];
         all.spawn(async move {
+            let _place = place;
             let halves = pools.map(|pool| {
                 let requests = vec![request.clone(); DUPLICATES / 2];
                 async move { send_all(&pool, requests, DUPLICATES / 2).await }
@@ -117,4 +124,37 @@ async fn duplicates_over_two_envoys_have_one_effect_webdis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duplicates_over_two_envoys_have_one_effect_rest() {
     parallel(Way::Rest).await;
+}
+
+/// Two versions of the filter, neighbours by their record format, share a store while one replaces the
+/// other: the newer reads what the older writes, the older refuses what it cannot read, and neither
+/// runs or damages what is the other's.
+#[tokio::test]
+async fn two_record_formats_share_a_store() {
+    let redis = Server::start(&[]);
+    let front = Front::start(&redis, Way::Webdis);
+    let upstream = Upstream::start().await;
+    let filter = over(&front, json!({}));
+    let old = start(&upstream, &front, &filter).await;
+    let builder = Envoy::with_filter(&upstream, filter)
+        .env("IDEMPO_TEST_FORMAT", "next")
+        .options(|o| o.wasm = crash_module());
+    let new = front.reached(builder, front.addr()).start().await;
+
+    let by_old = charge(&key());
+    let first = old.pool().send(&by_old).await.unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    replayed(&first, &new.pool().send(&by_old).await.unwrap());
+
+    let by_new = charge(&key());
+    let first = new.pool().send(&by_new).await.unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    let problem = refused(
+        &old.pool().send(&by_new).await.unwrap(),
+        409,
+        "outcome_unknown",
+    );
+    assert_eq!(problem["reason"], "record_corrupt");
+    replayed(&first, &new.pool().send(&by_new).await.unwrap());
+    assert_eq!(upstream.effects(), 2);
 }

@@ -7,6 +7,8 @@
 //! backwards and never by more than [`MAX_STEP_MS`]: a step in either direction, or a process that
 //! was stopped for an hour, costs the store's clock at most that much.
 
+use xxhash_rust::xxh3::xxh3_64;
+
 /// The most that one reading may move the store's clock, milliseconds. Ticks come several times a
 /// second, so an honest clock never gets near it.
 pub const MAX_STEP_MS: u64 = 2_000;
@@ -46,16 +48,26 @@ impl ClockPoint {
         }
     }
 
-    /// 16 octets, big endian.
+    /// 24 octets: both, big endian, and a checksum. Every window ends by this clock, so octets that
+    /// something else wrote must never be taken for a time.
     #[must_use]
-    pub fn encode(&self) -> [u8; 16] {
-        (u128::from(self.store_ms) << 64 | u128::from(self.host_ms)).to_be_bytes()
+    pub fn encode(&self) -> [u8; 24] {
+        let mut out = [0; 24];
+        let both = u128::from(self.store_ms) << 64 | u128::from(self.host_ms);
+        let (time, sum) = out.split_at_mut(16);
+        time.copy_from_slice(&both.to_be_bytes());
+        sum.copy_from_slice(&xxh3_64(time).to_be_bytes());
+        out
     }
 
-    /// Reads 16 octets.
+    /// Reads what [`Self::encode`] has written; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let both = u128::from_be_bytes(bytes.try_into().ok()?);
+        let (time, sum) = bytes.split_first_chunk::<16>()?;
+        if sum != xxh3_64(time).to_be_bytes() {
+            return None;
+        }
+        let both = u128::from_be_bytes(*time);
         Some(Self {
             store_ms: u64::try_from(both >> 64).ok()?,
             host_ms: u64::try_from(both & u128::from(u64::MAX)).ok()?,
@@ -104,6 +116,18 @@ mod tests {
             host_ms: 7,
         };
         assert_eq!(ClockPoint::decode(&point.encode()), Some(point));
-        assert_eq!(ClockPoint::decode(&[0; 15]), None);
+    }
+
+    #[test]
+    fn what_something_else_wrote_is_no_time() {
+        let good = ClockPoint::start(1_000_000).encode();
+        for octets in [&[][..], &[0; 16], &[0; 24], &[0xff; 24], &good[..23]] {
+            assert_eq!(ClockPoint::decode(octets), None, "{octets:?}");
+        }
+        for place in 0..good.len() {
+            let mut damaged = good;
+            damaged[place] ^= 1;
+            assert_eq!(ClockPoint::decode(&damaged), None, "octet {place}");
+        }
     }
 }

@@ -85,3 +85,29 @@ mod tests {
         assert_eq!(read(&[0xff; 64]), None);
     }
 }
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_lines_round_trip(lines: Vec<(Vec<u8>, Vec<u8>)>) {
+            let mut expected = lines.clone();
+            // Names are compared in lower case from then on.
+            expected.iter_mut().for_each(|(name, _)| name.make_ascii_lowercase());
+            prop_assert_eq!(read(&write(&lines)).map(Headers::into_lines), Some(expected));
+        }
+
+        #[test]
+        fn any_octets_are_survived(count in 0_u32..6, octets in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = read(&octets);
+            let mut counted = count.to_le_bytes().to_vec();
+            counted.extend(&octets);
+            if let Some(headers) = read(&counted) {
+                prop_assert_eq!(headers.lines().len(), count as usize);
+            }
+        }
+    }
+}

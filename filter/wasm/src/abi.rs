@@ -6,8 +6,10 @@
 //!
 //! This is the only file with `unsafe`. Its obligations are those of the ABI: pointers are valid for
 //! the length that goes with them during the call; what the host returns was allocated by the
-//! module's own allocator ([`allocate`]) and is owned by the caller.
+//! module's own allocator ([`allocate`]) and is owned by the caller. The last one is not left to the
+//! host: what it says of where its octets are is compared with what was allocated.
 
+use std::cell::Cell;
 use std::ptr::{null, null_mut};
 
 #[link(wasm_import_module = "env")]
@@ -103,7 +105,14 @@ unsafe extern "C" {
 /// Boxed as a slice, so that length and capacity are the same when [`returned`] takes it over.
 #[unsafe(export_name = "malloc")]
 extern "C" fn allocate(size: usize) -> *mut u8 {
-    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+    let data = Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast();
+    ALLOCATED.set((data, size));
+    data
+}
+
+thread_local! {
+    /// What the host allocated last, and has not handed over yet.
+    static ALLOCATED: Cell<(*mut u8, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
 /// The host's log level `critical`.
@@ -113,6 +122,8 @@ pub(crate) const CRITICAL: u32 = 5;
 pub(crate) const OK: u32 = 0;
 /// The host's status `NotFound`.
 pub(crate) const NOT_FOUND: u32 = 1;
+/// The host's status `InternalFailure`: also what a host is taken to mean whose result cannot be.
+const INTERNAL_FAILURE: u32 = 10;
 /// The host's status `CasMismatch`.
 pub(crate) const CAS_MISMATCH: u32 = 8;
 
@@ -123,12 +134,22 @@ type Returned = Result<Option<Vec<u8>>, u32>;
 fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Returned {
     let mut data: *mut u8 = null_mut();
     let mut size: usize = 0;
-    match call(&raw mut data, &raw mut size) {
-        OK if data.is_null() => Ok(None),
-        // SAFETY: the host allocated `size` octets with the module's allocator for this call.
-        OK => Ok(Some(unsafe { Vec::from_raw_parts(data, size, size) })),
-        NOT_FOUND => Ok(None),
-        status => Err(status),
+    ALLOCATED.set((null_mut(), 0));
+    let status = call(&raw mut data, &raw mut size);
+    let (allocated, capacity) = ALLOCATED.replace((null_mut(), 0));
+    // SAFETY: `allocate` made it with just this capacity during the call, and nothing else owns it.
+    let owned = (!allocated.is_null())
+        .then(|| unsafe { Vec::from_raw_parts(allocated, capacity, capacity) });
+    match (status, owned) {
+        (OK, _) if data.is_null() && size == 0 => Ok(None),
+        (OK, Some(mut octets)) if data == allocated && size <= capacity => {
+            octets.truncate(size);
+            Ok(Some(octets))
+        }
+        // Somewhere else, or more than there is room for: not to be touched.
+        (OK, _) => Err(INTERNAL_FAILURE),
+        (NOT_FOUND, _) => Ok(None),
+        (status, _) => Err(status),
     }
 }
 

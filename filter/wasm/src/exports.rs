@@ -203,6 +203,9 @@ extern "C" fn proxy_on_delete(id: u32) {
         // Taken out first: what they own may be a context too.
         let stream = contexts.streams.borrow_mut().remove(&id);
         let root = contexts.roots.borrow_mut().remove(&id);
+        if let Some(stream) = &stream {
+            stream.borrow_mut().on_delete();
+        }
         drop((stream, root));
     });
 }

@@ -1,12 +1,21 @@
 //! For tests only, in a module of its own: request headers that make the filter or its store fail
 //! where a test wants it. Never in a shipped module.
 
+use crate::host;
 use crate::stream::Stream;
 use idempo_core::exchange::Moment;
 use idempo_core::http::Headers;
+use idempo_core::record::NEXT_FORMAT;
 use idempo_core::store::{Action, Op};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// `IDEMPO_TEST_FORMAT=next` in the environment: records are written as the next version will.
+pub(crate) fn choose_format() {
+    let next = host::environment_variable("IDEMPO_TEST_FORMAT").is_some_and(|v| v == b"next");
+    NEXT_FORMAT.store(next, Ordering::Relaxed);
+}
 
 /// `x-test-crash: request | response` kills the VM there.
 pub(crate) fn crash_at(point: &str, headers: &Headers) {

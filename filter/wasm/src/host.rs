@@ -8,6 +8,7 @@ use idempo_core::pairs;
 use idempo_core::reply::LocalReply;
 use idempo_core::store::table::{HostError, SharedData};
 use idempo_core::tenant::Facts;
+use std::cell::Cell;
 
 /// Header maps of a stream, and of the answer to a call.
 #[derive(Clone, Copy)]
@@ -51,19 +52,23 @@ pub(crate) fn headers(map: Map) -> Option<Headers> {
     pairs::read(&abi::header_map(map as u32).ok()??)
 }
 
-pub(crate) fn edit_headers(map: Map, edits: &[Edit]) {
+/// `false`: the host refused one of them.
+pub(crate) fn edit_headers(map: Map, edits: &[Edit]) -> bool {
+    let mut all = true;
     for edit in edits {
         let done = match edit {
             Edit::Remove(name) => abi::remove_header(map as u32, name),
             Edit::Set(name, value) => abi::replace_header(map as u32, name, value),
         };
         if let Err(status) = done {
+            all = false;
             log(
                 Level::Error,
                 &format!("the host refused a header change (status {status})"),
             );
         }
     }
+    all
 }
 
 /// Tells the host that a root which asked to stay may go.
@@ -83,13 +88,10 @@ pub(crate) fn enter(stream: u32) -> bool {
     abi::set_effective_context(stream).is_ok()
 }
 
-pub(crate) fn set_tick_ms(period: u32) {
-    if let Err(status) = abi::set_tick_ms(period) {
-        log(
-            Level::Error,
-            &format!("no ticks on this host (status {status})"),
-        );
-    }
+/// # Errors
+/// What to write in the log: without ticks nothing that waits would ever end.
+pub(crate) fn set_tick_ms(period: u32) -> Result<(), String> {
+    abi::set_tick_ms(period).map_err(|status| format!("no ticks on this host (status {status})"))
 }
 
 /// A whole buffer, up to `size` octets.
@@ -103,17 +105,20 @@ pub(crate) fn buffer(buffer: Buffer, size: usize) -> Option<Vec<u8>> {
     }
 }
 
-pub(crate) fn resume(direction: Direction) {
-    if let Err(status) = abi::continue_stream(direction as u32) {
+/// `false`: the host refused.
+pub(crate) fn resume(direction: Direction) -> bool {
+    let resumed = abi::continue_stream(direction as u32);
+    if let Err(status) = resumed {
         log(
             Level::Warn,
             &format!("a stream could not be resumed (status {status})"),
         );
     }
+    resumed.is_ok()
 }
 
-/// Sends the filter's own answer. The host takes it once per stream.
-pub(crate) fn reply(reply: &LocalReply) {
+/// Sends the filter's own answer. The host takes it once per stream. `false`: it refused.
+pub(crate) fn reply(reply: &LocalReply) -> bool {
     let headers = pairs::write(&reply.headers);
     let sent = abi::send_local_response(u32::from(reply.status), "idempo", &reply.body, &headers);
     if let Err(status) = sent {
@@ -122,6 +127,7 @@ pub(crate) fn reply(reply: &LocalReply) {
             &format!("a local reply was refused (status {status})"),
         );
     }
+    sent.is_ok()
 }
 
 pub(crate) fn show(field: Field, value: &str) {
@@ -161,11 +167,41 @@ pub(crate) fn environment_variable(name: &str) -> Option<Vec<u8>> {
 
 /// The host's shared data.
 ///
-/// Envoy creates a key that is not there whatever number is passed, and refuses another number than
-/// the key's own. So a number that no key ever has creates only where there is nothing.
+/// Envoy creates a key that is not there whatever number is passed, takes 0 for "whatever is there", and
+/// refuses another number than the key's own. So a number that no key ever has creates only where
+/// there is nothing. `ngx_wasm_module` wants the key's own number in any case, and 0 where there is no key.
 pub(crate) struct HostSharedData;
 
 const NO_KEY_HAS_IT: u32 = u32::MAX;
+
+/// Written to find out which rule is in force.
+const CAS_PROBE: &str = "idempo/1/cas";
+/// Never there under the other rule, since nothing else writes it.
+const CAS_PROBE_ABSENT: &str = "idempo/1/cas/absent";
+
+thread_local! {
+    /// What creates only where there is nothing.
+    static CREATES: Cell<u32> = const { Cell::new(NO_KEY_HAS_IT) };
+}
+
+/// Finds out by which rule this host compares numbers. To take Envoy for the other one would write over
+/// what is there, so all that sets them apart must be seen; the other way round nothing is ever
+/// created, and the store says that it cannot be used.
+pub(crate) fn learn_cas_rule() {
+    let write = |cas| abi::set_shared_data(CAS_PROBE, &[1], cas);
+    // There it is afterwards, under either rule.
+    let _ = write(0);
+    let refuses_zero = write(0) == Ok(false);
+    let other = refuses_zero
+        && abi::set_shared_data(CAS_PROBE_ABSENT, &[1], NO_KEY_HAS_IT) == Ok(false)
+        && abi::shared_data(CAS_PROBE_ABSENT) == Ok(None)
+        // Another worker may do the same at this moment.
+        && (0..8).any(|_| match abi::shared_data(CAS_PROBE) {
+            Ok(Some((_, own))) => write(own) == Ok(true),
+            _ => false,
+        });
+    CREATES.set(if other { 0 } else { NO_KEY_HAS_IT });
+}
 
 impl SharedData for HostSharedData {
     fn get(&mut self, key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
@@ -173,7 +209,7 @@ impl SharedData for HostSharedData {
     }
 
     fn create(&mut self, key: &str, value: &[u8]) -> Result<bool, HostError> {
-        abi::set_shared_data(key, value, NO_KEY_HAS_IT).map_err(|status| failed("create", status))
+        abi::set_shared_data(key, value, CREATES.get()).map_err(|status| failed("create", status))
     }
 
     fn replace(&mut self, key: &str, value: &[u8], cas: u32) -> Result<bool, HostError> {

@@ -8,6 +8,7 @@
 //! | [`plugin`] | one configured plugin in one worker: configuration, ticks, wake-ups |
 //! | [`stream`] | one HTTP stream |
 //! | [`vm`] | what a worker's plugins and streams share: table, clock, waiters, backlog |
+//! | [`owed`] | what the host refused to do for a stream, and is asked for again |
 //! | [`detached`] | attempts that outlive their client: calls through the loopback, probes |
 //! | [`suspects`] | clients that change keys too early |
 //! | [`wake`] | waking waiters across workers |
@@ -24,6 +25,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
+mod deferred;
 mod detached;
 mod exports;
 #[cfg(feature = "test-faults")]

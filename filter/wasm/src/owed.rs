@@ -1,125 +1,79 @@
-//! Writes that could not be made yet: the backlog of one root, which survives its VM (design.md rule 6).
+//! What a stream's host has refused to do, and is asked for again at every tick.
+//!
+//! A host that does not resume a stream, does not take its answer or does not let it be entered leaves a
+//! client without an answer for as long as its connection lives. No host is known to do so to a stream that
+//! is there; one that is not there any more was told by `on_log`. So it is asked again for a while,
+//! and then the stream is left to the host's own time-outs; its operation is settled in any case.
 
-use crate::host::{self, HostSharedData};
-use crate::vm::Vm;
-use idempo_core::exchange::Level;
-use idempo_core::store::backlog::{Backlog, Kept};
-use idempo_core::store::{Action, Op, Reply};
-use std::cell::{Cell, RefCell};
+use crate::host::{self, Direction};
+use idempo_core::exchange::Effect;
+use idempo_core::reply::LocalReply;
 
-/// From this on nothing new is claimed: what runs must still find room, per mille.
-const HIGH_WATER_PERMILLE: u64 = 750;
+/// How many ticks long: five seconds.
+const TRIES: u32 = 50;
 
+#[derive(Default)]
 pub(crate) struct Owed {
-    backlog: RefCell<Backlog>,
-    /// What the gauge was last told.
-    reported: Cell<usize>,
-    /// Damaged entries that were told.
-    damaged: Cell<u64>,
+    reply: Option<LocalReply>,
+    request: bool,
+    response: bool,
+    /// What the exchange asked for while the stream could not be entered.
+    effects: Vec<Effect>,
+    tries: u32,
 }
 
 impl Owed {
-    /// Of one store, by one holder in the process.
-    pub(crate) fn new(store: &str, holder: u64) -> Self {
-        Self {
-            backlog: RefCell::new(Backlog::new(store, holder)),
-            reported: Cell::default(),
-            damaged: Cell::default(),
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.reply.is_none() && !self.request && !self.response && self.effects.is_empty()
+    }
+
+    /// What was held before is held until they are carried out.
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Sends an answer, now or later.
+    pub(crate) fn reply(&mut self, reply: LocalReply) {
+        if !host::reply(&reply) {
+            self.reply = Some(reply);
         }
     }
 
-    /// Keeps a write until it is made.
-    pub(crate) fn defer(&self, op: Op, host: u64) {
-        let mut backlog = self.backlog.borrow_mut();
-        match backlog.defer(&mut HostSharedData, op, true, host) {
-            Kept::Durable => {}
-            Kept::InMemory(why) => host::log(
-                Level::Warn,
-                &format!("a write waits in this worker's memory alone: {why}"),
-            ),
-            Kept::Dropped(op) => host::log(
-                Level::Error,
-                &format!(
-                    "the backlog is full: a write of operation {} is given up",
-                    op.operation
-                ),
-            ),
+    /// Resumes, now or later.
+    pub(crate) fn resume(&mut self, direction: Direction) {
+        let refused = !host::resume(direction);
+        match direction {
+            Direction::Request => self.request = refused,
+            Direction::Response => self.response = refused,
         }
     }
 
-    /// Keeps a write that was acknowledged once and may be lost.
-    pub(crate) fn assert(&self, op: Op, host: u64) {
-        let mut backlog = self.backlog.borrow_mut();
-        let _ = backlog.defer(&mut HostSharedData, op, false, host);
+    /// The stream cannot be entered: what it asks for waits. `false`: for too long already.
+    pub(crate) fn put_off(&mut self, effects: Vec<Effect>) -> bool {
+        self.effects.extend(effects);
+        self.tries < TRIES
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.backlog.borrow().is_empty()
+    /// Counts a try; `false`: that was the last one.
+    pub(crate) fn try_again(&mut self) -> bool {
+        self.tries = self.tries.saturating_add(1);
+        self.tries < TRIES
     }
 
-    /// So much waits that nothing new should begin.
-    pub(crate) fn is_high(&self) -> bool {
-        self.backlog.borrow().fill_permille() >= HIGH_WATER_PERMILLE
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
     }
 
-    pub(crate) fn due(&self, host: u64, most: usize) -> Vec<(u64, Op)> {
-        self.backlog.borrow_mut().due(host, most)
-    }
-
-    pub(crate) fn hurry(&self, host: u64) {
-        self.backlog.borrow_mut().hurry(host);
-    }
-
-    /// A write was tried.
-    pub(crate) fn settle(&self, id: u64, op: &Op, reply: &Reply, host: u64) {
-        let mut backlog = self.backlog.borrow_mut();
-        match reply {
-            // Not understood, no room or damaged: the write still waits.
-            Reply::Failed(_)
-            | Reply::Unsent(_)
-            | Reply::Recovering(_)
-            | Reply::Full(_)
-            | Reply::Corrupt => return backlog.again(id, host),
-            Reply::Stale(_) if matches!(op.action, Action::Transition(_)) => host::log(
-                Level::Error,
-                &format!(
-                    "operation {} was settled before a write from the backlog came",
-                    op.operation
-                ),
-            ),
-            _ => {}
+    /// In the stream's context: all but the effects.
+    pub(crate) fn make_good(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            self.reply(reply);
         }
-        backlog.done(&mut HostSharedData, id);
-        drop(backlog);
-        Vm::wake(&op.operation);
-    }
-
-    /// Adopts what others left behind. Returns by how many writes the backlog has grown since the last
-    /// time.
-    pub(crate) fn tick(&self, host: u64) -> i64 {
-        let mut backlog = self.backlog.borrow_mut();
-        let adopted = backlog.tick(&mut HostSharedData, host);
-        if adopted > 0 {
-            host::log(
-                Level::Info,
-                &format!("{adopted} writes that another worker left behind are taken over"),
-            );
+        if self.request {
+            self.resume(Direction::Request);
         }
-        let damaged = backlog.damaged();
-        if self.damaged.replace(damaged) != damaged {
-            host::log(
-                Level::Error,
-                &format!("{damaged} writes in the backlog are damaged or of another version"),
-            );
+        if self.response {
+            self.resume(Direction::Response);
         }
-        let left = backlog.len();
-        let before = self.reported.replace(left);
-        i64::try_from(left).unwrap_or(0) - i64::try_from(before).unwrap_or(0)
-    }
-
-    /// The root goes: what is left is for whoever comes next. Returns what its gauge counted.
-    pub(crate) fn close(&self) -> i64 {
-        self.backlog.borrow_mut().close(&mut HostSharedData);
-        i64::try_from(self.reported.replace(0)).unwrap_or(0)
     }
 }

@@ -1,9 +1,9 @@
 //! One configured plugin in one worker: configuration, metrics, ticks, wake-ups.
 
+use crate::deferred::Deferred;
 use crate::detached::Loopback;
 use crate::host::{self, Buffer, HostSharedData, Map};
 use crate::metrics::Metrics;
-use crate::owed::Owed;
 use crate::remote::{self, Remote};
 use crate::stream::Stream;
 use crate::suspects;
@@ -55,7 +55,7 @@ pub(crate) struct Plugin {
     remote: Option<Remote>,
     /// Answers that a remote store need not be asked for.
     cache: Option<Cache>,
-    owed: Owed,
+    deferred: Deferred,
     rates: Option<RefCell<Rates>>,
 }
 
@@ -84,8 +84,8 @@ impl Plugin {
         self.remote.as_ref()
     }
 
-    pub(crate) const fn owed(&self) -> &Owed {
-        &self.owed
+    pub(crate) const fn deferred(&self) -> &Deferred {
+        &self.deferred
     }
 
     /// The time, by the store's clock where it has one.
@@ -114,7 +114,7 @@ impl Plugin {
             if !rates.is_none_or(|r| r.borrow_mut().admits(claim.tenant, now.wall_ms())) {
                 return Some((op, Reply::Full(Full::TenantRate)));
             }
-            if self.owed.is_high() {
+            if self.deferred.is_high() {
                 let why = "too many writes wait already to be made";
                 return Some((op, Reply::Unsent(why.to_owned())));
             }
@@ -130,11 +130,18 @@ impl Plugin {
 
     /// The record of an operation that has ended, and its answer, as far as they are at hand.
     pub(crate) fn recall(&self, operation: &OperationId, now: Moment) -> Option<(Record, Vec<u8>)> {
-        self.cache?.recall(&mut HostSharedData, operation, now.store_ms)
+        self.cache?
+            .recall(&mut HostSharedData, operation, now.store_ms)
     }
 
     /// Keeps an answer at hand.
-    pub(crate) fn remember(&self, operation: &OperationId, record: &Record, blob: &[u8], now: Moment) {
+    pub(crate) fn remember(
+        &self,
+        operation: &OperationId,
+        record: &Record,
+        blob: &[u8],
+        now: Moment,
+    ) {
         if let Some(cache) = self.cache {
             cache.remember(&mut HostSharedData, operation, record, blob, now.store_ms);
         }
@@ -147,7 +154,7 @@ impl Plugin {
         {
             return;
         }
-        self.owed.defer(op, self.vm.now().store_ms);
+        self.deferred.defer(op, self.vm.now().store_ms);
     }
 
     /// A new operation asks for what another one, still unknown, asked for: its client changed keys
@@ -206,7 +213,7 @@ impl Plugin {
     fn is_idle(&self) -> bool {
         self.loopback.as_ref().is_none_or(Loopback::is_idle)
             && self.remote.as_ref().is_none_or(Remote::is_idle)
-            && self.owed.is_empty()
+            && self.deferred.is_empty()
     }
 
     /// What its gauges count goes with it; writes that wait are for whoever comes next.
@@ -214,7 +221,7 @@ impl Plugin {
         if let Some(loopback) = &self.loopback {
             loopback.close(&self.metrics);
         }
-        match self.owed.close() {
+        match self.deferred.close() {
             0 => {}
             left => self.metrics.shift(Gauge::WriteBacklog, -left),
         }
@@ -278,16 +285,16 @@ impl Plugin {
             }
         });
         // All workers share the gauge, so each adds its own change.
-        match self.owed.tick(self.vm.now().store_ms) {
+        match self.deferred.tick(self.vm.now().store_ms) {
             0 => {}
             change => self.metrics.shift(Gauge::WriteBacklog, change),
         }
         if let Some(remote) = &self.remote {
             return remote.tick(self);
         }
-        for (id, op) in self.owed.due(now.store_ms, usize::MAX) {
+        for (id, op) in self.deferred.due(now.store_ms, usize::MAX) {
             let reply = self.vm.store(&op, now);
-            self.owed.settle(id, &op, &reply, now.store_ms);
+            self.deferred.settle(id, &op, &reply, now.store_ms);
         }
         if let Some(report) = self.vm.sweep(now) {
             self.report(&report);
@@ -375,12 +382,15 @@ impl Root {
             .as_ref()
             .map(|s| signer(s, &plan))
             .transpose()?;
+        host::learn_cas_rule();
         let vm = Vm::current();
+        #[cfg(feature = "test-faults")]
+        crate::faults::choose_format();
         let proxy = host::text_property(&["xds", "node", "id"]).unwrap_or_default();
         let metrics = Metrics::default();
         metrics.build_info();
         let holder = vm.number().wrapping_shl(16) | u64::from(self.id & 0xffff);
-        let (remote, owed, remembers_since, first) = match &plan.store {
+        let (remote, deferred, remembers_since, first) = match &plan.store {
             Store::SharedData(store) => {
                 let opened = vm.open(store)?;
                 metrics.gauge(Gauge::StoreReady, 1);
@@ -391,19 +401,19 @@ impl Root {
                     "the shared_data store forgets when this Envoy restarts: an operation from \
                      before a restart would run again",
                 );
-                let owed = Owed::new("shared_data", holder);
-                (None, owed, Some(since), opened.first)
+                let deferred = Deferred::new("shared_data", holder);
+                (None, deferred, Some(since), opened.first)
             }
             Store::Redis(store) => {
                 vm.open_clock();
-                let owed = Owed::new(&remote::identity(store), holder);
+                let deferred = Deferred::new(&remote::identity(store), holder);
                 let first = is_first();
                 if first {
                     // Until it has answered.
                     metrics.gauge(Gauge::StoreReady, 0);
                     metrics.gauge(Gauge::StoreRecovering, 0);
                 }
-                (Some(Remote::new(store, self.id)?), owed, None, first)
+                (Some(Remote::new(store, self.id)?), deferred, None, first)
             }
         };
         if first {
@@ -424,6 +434,7 @@ impl Root {
             proxy,
             remembers_since,
         });
+        host::set_tick_ms(TICK_MS)?;
         *self.plugin.borrow_mut() = Some(Rc::new(Plugin {
             policy,
             metrics,
@@ -435,10 +446,9 @@ impl Root {
             loopback,
             remote,
             cache,
-            owed,
+            deferred,
             rates: rates.map(RefCell::new),
         }));
-        host::set_tick_ms(TICK_MS);
         Ok(())
     }
 

@@ -64,6 +64,10 @@ pub(crate) struct Remote {
     /// Store operations that are unknown, by shard, as sweeps counted them.
     unknown: RefCell<[Option<u64>; SHARDS as usize]>,
     swept: Cell<(u8, u64)>,
+    /// So many shards are to be asked soon whether they have lost what this worker knows: somebody has
+    /// found a loss. Without that, who has nothing to do would never find out, nor say what it knows,
+    /// before others claim anew what they take for absent.
+    asks: Cell<u8>,
     shared_at: Cell<u64>,
     shared: RefCell<Vec<u8>>,
     /// Where in shared data workers tell each other what they know of the store.
@@ -97,6 +101,7 @@ impl Remote {
             delivering: Cell::default(),
             unknown: RefCell::default(),
             swept: Cell::default(),
+            asks: Cell::default(),
             shared_at: Cell::default(),
             shared: RefCell::default(),
             place: format!("idempo/1/e/{}", identity(store)),
@@ -174,7 +179,10 @@ impl Remote {
         let mut events = Vec::new();
         loop {
             let at = plugin.vm().now();
-            let next = self.queue.borrow_mut().next(self.nonce(plugin), at.store_ms);
+            let next = self
+                .queue
+                .borrow_mut()
+                .next(self.nonce(plugin), at.store_ms);
             let Some(Outgoing {
                 call,
                 request,
@@ -216,11 +224,25 @@ impl Remote {
         let count = self.nonces.get().wrapping_add(1);
         self.nonces.set(count);
         let seed = plugin.vm().seed();
-        Nonce(OwnerToken::derive(&[b"call", &seed.vm, &seed.counter.to_be_bytes(), &count.to_be_bytes()]).0)
+        Nonce(
+            OwnerToken::derive(&[
+                b"call",
+                &seed.vm,
+                &seed.counter.to_be_bytes(),
+                &count.to_be_bytes(),
+            ])
+            .0,
+        )
     }
 
     /// Takes the answer to one of this store's calls; `false` where it is another's.
-    pub(crate) fn on_response(&self, plugin: &Plugin, token: u32, lines: usize, size: usize) -> bool {
+    pub(crate) fn on_response(
+        &self,
+        plugin: &Plugin,
+        token: u32,
+        lines: usize,
+        size: usize,
+    ) -> bool {
         let Some(Sent { call, at_us }) = self.sent.borrow_mut().remove(&token) else {
             return false;
         };
@@ -264,17 +286,25 @@ impl Remote {
         self.share(host);
         let sweeper = plugin.vm().is_sweeper(at);
         let (shard, due) = self.swept.get();
-        if host >= due {
-            self.swept.set((shard.wrapping_add(1) % SHARDS, host.saturating_add(SWEEP_EVERY_MS)));
+        let asks = self.asks.get();
+        if asks > 0 || host >= due {
             let mut queue = self.queue.borrow_mut();
-            if sweeper {
-                queue.sweep(shard, SWEEP_MOST);
-            } else if queue.failures() > 0 || queue.store_now(host).is_none() {
+            let asked = if sweeper {
+                queue.sweep(shard, SWEEP_MOST)
+            } else if asks > 0 || queue.failures() > 0 || queue.store_now(host).is_none() {
                 // Somebody has to find out that it answers again.
-                queue.sweep(shard, 0);
+                queue.sweep(shard, 0)
+            } else {
+                true
+            };
+            if asked {
+                let next = shard.wrapping_add(1) % SHARDS;
+                self.swept
+                    .set((next, host.saturating_add(SWEEP_EVERY_MS)));
+                self.asks.set(asks.saturating_sub(1));
             }
         }
-        for (id, op) in plugin.owed().due(host, BACKLOG_MOST) {
+        for (id, op) in plugin.deferred().due(host, BACKLOG_MOST) {
             let waiter = self.waiter(Waiter::Backlog(id));
             self.queue.borrow_mut().push_patient(op, waiter);
         }
@@ -308,21 +338,24 @@ impl Remote {
                     Some(Waiter::Stream(stream)) => {
                         stream.borrow_mut().on_store_reply(op, reply, now);
                     }
-                    Some(Waiter::Backlog(id)) => plugin.owed().settle(id, &op, &reply, host),
+                    Some(Waiter::Backlog(id)) => plugin.deferred().settle(id, &op, &reply, host),
                     Some(Waiter::Suspicion(new)) => {
                         plugin.on_suspicion(&new, op.operation, &reply, now);
                     }
                     None => {}
                 }
             }
-            Event::TakeBack(op) => plugin.owed().defer(op, host),
-            Event::Assert(op) => plugin.owed().assert(op, host),
+            Event::TakeBack(op) => plugin.deferred().defer(op, host),
+            Event::Assert(op) => plugin.deferred().assert(op, host),
             Event::Forgot { shard, how } => self.on_forgot(plugin, shard, how, host, now),
             Event::Swept(swept) => self.on_swept(plugin, swept),
             Event::Ready(Ok(())) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 1);
-                plugin.owed().hurry(host);
-                host::log(Level::Info, &format!("the store at cluster {} answers", self.cluster));
+                plugin.deferred().hurry(host);
+                host::log(
+                    Level::Info,
+                    &format!("the store at cluster {} answers", self.cluster),
+                );
             }
             Event::Ready(Err(why)) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 0);
@@ -354,12 +387,15 @@ impl Remote {
         metrics.count(&plugin.policy().plan, Counter::StoreForgot);
         metrics.gauge(Gauge::StoreRecovering, 1);
         self.reported_recovering.set(true);
+        self.asks.set(SHARDS);
         self.shared_at.set(0);
         self.share(host);
         for stream in plugin.watched() {
             // A stream that is just being told is told by its own next tick.
             if let Ok(mut stream) = stream.try_borrow_mut() {
-                stream.visit(now, |exchange, out| exchange.on_store_forgot(shard, now, out));
+                stream.visit(now, |exchange, out| {
+                    exchange.on_store_forgot(shard, now, out)
+                });
             }
         }
     }
@@ -400,7 +436,11 @@ impl Remote {
         if let Some((octets, _)) = &found
             && let Some((memory, until)) = octets.split_last_chunk::<8>()
         {
-            queue.learn(&Memory::decode(memory), u64::from_le_bytes(*until));
+            let until = u64::from_le_bytes(*until);
+            if until > queue.recovering_until() {
+                self.asks.set(SHARDS);
+            }
+            queue.learn(&Memory::decode(memory), until);
         }
         let mut own = queue.memory().encode();
         own.extend_from_slice(&queue.recovering_until().to_le_bytes());
@@ -422,9 +462,12 @@ impl Remote {
 /// What makes it this store and no other.
 pub(crate) fn identity(store: &RedisStore) -> String {
     let layout = format!("{:?}", store.layout);
-    let parts = [store.cluster.as_bytes(), store.authority.as_bytes(), layout.as_bytes()];
+    let parts = [
+        store.cluster.as_bytes(),
+        store.authority.as_bytes(),
+        layout.as_bytes(),
+    ];
     let token = OwnerToken::derive(&parts);
     let hex = |octet: &u8| format!("{octet:02x}");
     token.0.iter().take(8).map(hex).collect()
 }
-

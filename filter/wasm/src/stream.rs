@@ -5,13 +5,14 @@ use crate::exports::{DataStatus, HeadersStatus};
 #[cfg(feature = "test-faults")]
 use crate::faults;
 use crate::host::{self, Buffer, Direction, HostSharedData, Map, Properties};
+use crate::owed::Owed;
 use crate::plugin::Plugin;
 use crate::suspects;
 use crate::vm::Vm;
 use idempo_core::exchange::{Body, CallFailure, Edit, Effect, Exchange, Level, Moment, Origin};
 use idempo_core::http::Headers;
-use idempo_core::reply::LocalReply;
 use idempo_core::record::Record;
+use idempo_core::reply::LocalReply;
 use idempo_core::store::{self, Op, Reply};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -62,6 +63,10 @@ pub(crate) struct Stream {
     met: Option<(Record, Option<Vec<u8>>)>,
     /// Steps were put to a store that answers later.
     asked: bool,
+    /// What the host refused to do so far.
+    owed: Owed,
+    /// The host refused a change without which the request must not go on.
+    unfit: bool,
     #[cfg(feature = "test-faults")]
     slow: faults::SlowStore,
 }
@@ -90,6 +95,8 @@ impl Stream {
                 last: None,
                 met: None,
                 asked: false,
+                owed: Owed::default(),
+                unfit: false,
                 #[cfg(feature = "test-faults")]
                 slow: faults::SlowStore::default(),
             })
@@ -108,20 +115,68 @@ impl Stream {
         if out.is_empty() {
             return;
         }
-        if self.gone || !host::enter(self.id) {
-            // What is left concerns the operation, and is done without the stream.
+        // What is left of a stream that is over concerns the operation, and is done without the stream.
+        if !self.gone && !host::enter(self.id) {
+            if self.owed.put_off(out) {
+                return self.watch();
+            }
+            out = self.owed.take_effects();
             self.gone = true;
+        }
+        if self.gone {
             self.carry_out(out, now);
             return self.leave();
         }
+        let mut all = self.owed.take_effects();
+        all.append(&mut out);
+        self.carry_out_and_resume(all, now);
+    }
+
+    /// In the stream's context, outside of its callbacks.
+    fn carry_out_and_resume(&mut self, out: Vec<Effect>, now: Moment) {
         self.carry_out(out, now);
         let (request_was_held, response_was_held) = (self.held_request, self.held_response);
         self.note_holds();
         if request_was_held && !self.held_request && !self.replied {
-            host::resume(Direction::Request);
+            self.owed.resume(Direction::Request);
         }
         if response_was_held && !self.held_response {
-            host::resume(Direction::Response);
+            self.owed.resume(Direction::Response);
+        }
+        self.watch_owed();
+    }
+
+    fn watch_owed(&mut self) {
+        if !self.owed.is_nothing() {
+            self.watch();
+        }
+    }
+
+    /// Asks the host again for what it has refused.
+    fn make_good(&mut self, now: Moment) {
+        if self.gone || self.owed.is_nothing() {
+            return;
+        }
+        let again = self.owed.try_again();
+        if host::enter(self.id) {
+            let late = self.owed.take_effects();
+            if !late.is_empty() {
+                self.carry_out_and_resume(late, now);
+            }
+            self.owed.make_good();
+        }
+        if !again || self.owed.is_nothing() {
+            let late = self.owed.take_effects();
+            self.owed = Owed::default();
+            self.carry_out_behind(late, now);
+        }
+    }
+
+    /// What a stream that is over was still to do: all that concerns its operation.
+    fn carry_out_behind(&mut self, late: Vec<Effect>, now: Moment) {
+        if !late.is_empty() {
+            self.gone = true;
+            self.carry_out(late, now);
         }
     }
 
@@ -149,6 +204,7 @@ impl Stream {
 
     /// Time passes.
     pub(crate) fn tick(&mut self, now: Moment) {
+        self.make_good(now);
         let gathered = self.exchange.gathered().unwrap_or(0);
         let patience = if self.exchange.gathers_to_observe() {
             WITHHELD_OBSERVED_MS
@@ -250,7 +306,8 @@ impl Stream {
                             .iter()
                             .find(|(name, _)| name == b"content-type")
                             .map(|(_, value)| value.clone());
-                        host::reply(&reply);
+                        self.owed.reply(reply);
+                        self.watch_owed();
                     }
                 }
                 Effect::Defer(op) => plugin.defer(op),
@@ -259,8 +316,10 @@ impl Stream {
                         plugin.defer(op);
                     }
                 }
-                Effect::Request(edits) => host::edit_headers(Map::Request, &edits),
-                Effect::Response(edits) => host::edit_headers(Map::Response, &edits),
+                Effect::Request(edits) => self.unfit |= !host::edit_headers(Map::Request, &edits),
+                Effect::Response(edits) => {
+                    host::edit_headers(Map::Response, &edits);
+                }
                 Effect::Wake(operation) => Vm::wake(&operation),
                 Effect::NoteUnknown(operation, likeness) => {
                     suspects::note(&mut HostSharedData, likeness, &operation);
@@ -275,6 +334,12 @@ impl Stream {
                 Effect::Show(field, value) => host::show(field, &value),
                 Effect::Log(level, message) => host::log(level, &message),
             }
+        }
+        if self.unfit && !self.replied && !self.exchange.holds_request() {
+            self.unfit = false;
+            let mut more = Vec::new();
+            self.exchange.on_request_unfit(now, &mut more);
+            return self.carry_out(more, now);
         }
         if self.exchange.waits().is_none() && self.registered {
             self.plugin.vm().forget_waiter(self.id);
@@ -348,7 +413,9 @@ impl Stream {
 
     /// Whether the host is to hold the request after a callback.
     fn hold_request(&mut self) -> bool {
-        self.note_holds();
+        if !self.owed.has_effects() {
+            self.note_holds();
+        }
         self.held_request || self.replied
     }
 
@@ -525,7 +592,9 @@ impl Stream {
 
     /// Whether the host is to hold the response after a callback.
     fn hold_response(&mut self) -> bool {
-        self.note_holds();
+        if !self.owed.has_effects() {
+            self.note_holds();
+        }
         self.held_response
     }
 
@@ -544,6 +613,13 @@ impl Stream {
     }
 
     pub(crate) fn on_log(&mut self) {
+        let late = self.owed.take_effects();
+        if !late.is_empty() {
+            let now = self.plugin.now();
+            self.carry_out_behind(late, now);
+            // Its line in the access log is still to be written.
+            self.gone = false;
+        }
         if !self.exchange.is_over() {
             let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
             let now = self.plugin.now();
@@ -562,6 +638,18 @@ impl Stream {
         self.leave();
         if self.registered {
             self.plugin.vm().forget_waiter(self.id);
+        }
+    }
+}
+
+impl Stream {
+    /// The host has forgotten it; what still holds it here is about its operation.
+    pub(crate) fn on_delete(&mut self) {
+        let late = self.owed.take_effects();
+        self.gone = true;
+        if !late.is_empty() {
+            let now = self.plugin.vm().now();
+            self.carry_out_behind(late, now);
         }
     }
 }

@@ -155,16 +155,20 @@ impl Vm {
             }
             Err(_) => None,
         };
-        self.clock.set(point.or_else(|| self.clock.get()));
+        // One that cannot be read does not stand still: this worker's own goes on with the host's.
+        let own = || self.clock.get().map(|own| own.advanced(host_ms));
+        self.clock.set(point.or_else(own));
     }
 
     /// Moves the shared clock on, unless another worker just did.
     pub(crate) fn advance_clock(&self) {
         let host_ms = host::now_us() / 1000;
         let mut shared = HostSharedData;
-        if let Ok(Some((bytes, cas))) = shared.get(CLOCK)
-            && let Some(point) = ClockPoint::decode(&bytes)
-        {
+        if let Ok(Some((bytes, cas))) = shared.get(CLOCK) {
+            // What something else wrote there is written over: a clock that stands ends no lease.
+            let point = ClockPoint::decode(&bytes)
+                .or_else(|| self.clock.get())
+                .unwrap_or_else(|| ClockPoint::start(host_ms));
             let next = point.advanced(host_ms);
             let won = shared.replace(CLOCK, &next.encode(), cas).unwrap_or(false);
             if won {
@@ -405,7 +409,9 @@ pub(crate) fn cache_seed() -> [u8; 16] {
         return own;
     }
     let found = shared.get(SEED).ok().flatten();
-    found.and_then(|(octets, _)| octets.try_into().ok()).unwrap_or(own)
+    found
+        .and_then(|(octets, _)| octets.try_into().ok())
+        .unwrap_or(own)
 }
 
 /// The host has no entropy source on this target: nanoseconds since 1970 and the proxy's name are

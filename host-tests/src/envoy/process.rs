@@ -202,6 +202,12 @@ impl Process {
         self.child.id().expect("Envoy runs")
     }
 
+    /// The same, where it runs.
+    #[must_use]
+    pub fn try_pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Octets that it has allocated now, by its own account.
     ///
     /// # Panics

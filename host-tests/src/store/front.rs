@@ -65,6 +65,15 @@ impl Front {
         drop(self.webdis.take().expect("a Webdis"));
     }
 
+    /// Starts it again where it was.
+    ///
+    /// # Panics
+    /// Where it does not start, or is not a process of its own.
+    pub fn revive(&mut self, server: &Server) {
+        assert_eq!(self.way, Way::Webdis);
+        self.webdis = Some(Webdis::at(server, self.addr));
+    }
+
     /// `store:` of the filter's configuration, with members set or replaced.
     #[must_use]
     pub fn store(&self, members: &Value) -> Value {

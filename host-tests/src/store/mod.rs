@@ -10,10 +10,12 @@
 //! | [`wire`] | RESP and HTTP, plainly, for the tests |
 //! | [`bridge`] | Redis over REST, in front of that server |
 //! | [`front`] | what speaks HTTP for it, as an Envoy reaches it |
+//! | [`gate`] | between the two: holds, loses and spoils calls and answers |
 
 pub mod bridge;
 pub mod desk;
 pub mod front;
+pub mod gate;
 pub mod local;
 pub mod redis;
 pub mod scenarios;

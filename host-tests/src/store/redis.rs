@@ -7,6 +7,7 @@ use idempo_core::store::remote::{
     Added, Answered, Batch, Credential, HttpAnswer, HttpRequest, Limits, Nonce, Swept, Understood,
 };
 use idempo_core::store::{Op, Reply};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -28,11 +29,16 @@ impl Drop for Running {
     }
 }
 
-/// A Redis of its own: a Unix socket in a temporary directory, nothing on disk.
+/// What an append-only file is told by, so that nothing that was acknowledged is lost.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// A Redis of its own: a Unix socket in a temporary directory. Nothing is on disk, unless it is
+/// [`Server::durable`].
 #[derive(Debug)]
 pub struct Server {
     process: Running,
     dir: TempDir,
+    arguments: Vec<String>,
 }
 
 impl Server {
@@ -43,26 +49,71 @@ impl Server {
     #[must_use]
     pub fn start(arguments: &[&str]) -> Self {
         let dir = TempDir::with_prefix("idempo-redis-").expect("a temporary directory");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no"])
-            .arg("--unixsocket")
-            .arg(dir.path().join("socket"))
-            .arg("--dir")
-            .arg(dir.path())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(fs::File::create(dir.path().join("log")).expect("a log file"))
-            .spawn()
-            .expect("redis-server is installed: `make stores`");
+        let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
         let server = Self {
-            process: Running(process),
+            process: launch(&dir, &arguments),
             dir,
+            arguments,
         };
-        within("Redis", || {
-            let mut redis = Resp::connect(&server.socket()).ok()?;
-            matches!(redis.command(&["PING"]), Said::Status(_) | Said::Error(_)).then_some(())
-        });
+        server.answers();
         server
+    }
+
+    /// Starts one that forgets nothing that it has acknowledged.
+    ///
+    /// # Panics
+    /// As [`Server::start`].
+    #[must_use]
+    pub fn durable() -> Self {
+        Self::start(&DURABLE)
+    }
+
+    /// Starts it again after [`Server::kill`], at the same place, with what it has on disk.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn revive(&mut self) {
+        self.process = launch(&self.dir, &self.arguments);
+        self.answers();
+    }
+
+    /// Removes what it has on disk: a volume that was not there when it came back.
+    ///
+    /// # Panics
+    /// Where there is nothing to remove.
+    pub fn lose_disk(&self) {
+        fs::remove_dir_all(self.dir.path().join("appendonlydir")).expect("an append-only file");
+    }
+
+    /// SIGSTOP: it keeps its connections, and answers nothing.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let raw = i32::try_from(self.process.0.id()).expect("a process id");
+        let pid = Pid::from_raw(raw).expect("a process id");
+        kill_process(pid, signal).expect("Redis runs");
+    }
+
+    fn answers(&self) {
+        within("Redis", || {
+            let mut redis = Resp::connect(&self.socket()).ok()?;
+            let said = redis.command(&["PING"]);
+            let loads = matches!(&said, Said::Error(text) if text.starts_with("LOADING"));
+            (matches!(said, Said::Status(_) | Said::Error(_)) && !loads).then_some(())
+        });
     }
 
     /// Where it listens.
@@ -93,6 +144,23 @@ impl Server {
     }
 }
 
+fn launch(dir: &TempDir, arguments: &[String]) -> Running {
+    let log = dir.path().join("log");
+    let log = fs::File::options().create(true).append(true).open(log);
+    let process = Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "no"])
+        .arg("--unixsocket")
+        .arg(dir.path().join("socket"))
+        .arg("--dir")
+        .arg(dir.path())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(log.expect("a log file"))
+        .spawn()
+        .expect("redis-server is installed: `make stores`");
+    Running(process)
+}
+
 fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(15);
     loop {
@@ -120,38 +188,51 @@ impl Webdis {
     pub fn start(server: &Server) -> Self {
         // It cannot be told to take any port, nor says which it took: one that was free a moment ago,
         // and another where somebody was faster.
-        for attempt in 0..10 {
+        for _ in 0..10 {
             let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-            let addr = free.expect("a port");
-            let file = server.dir.path().join(format!("webdis-{attempt}.json"));
-            let settings = serde_json::json!({
-                "redis_host": server.socket(), "http_host": "127.0.0.1", "http_port": addr.port(),
-                "threads": 1, "pool_size": 2, "daemonize": false, "database": 0, "verbosity": 0,
-                "logfile": server.dir.path().join("webdis.log"),
-            });
-            fs::write(&file, settings.to_string()).expect("room for a file");
-            let child = Command::new("webdis")
-                .arg(file)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("webdis is installed: `make stores`");
-            let mut process = Running(child);
-            let up = within("Webdis", || {
-                if process.0.try_wait().expect("a child").is_some() {
-                    return Some(false);
-                }
-                let mut http = Http::connect(addr).ok()?;
-                let (status, body) = http.send("POST", "/", &[], b"PING");
-                let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
-                (status == 200 && body == pong).then_some(true)
-            });
-            if up {
-                return Self { process, addr };
+            if let Some(webdis) = Self::try_at(server, free.expect("a port")) {
+                return webdis;
             }
         }
         panic!("no port for Webdis in ten attempts");
+    }
+
+    /// Starts one where another has ended.
+    ///
+    /// # Panics
+    /// Where somebody else has the port by now.
+    #[must_use]
+    pub fn at(server: &Server, addr: SocketAddr) -> Self {
+        Self::try_at(server, addr).expect("the port is free")
+    }
+
+    fn try_at(server: &Server, addr: SocketAddr) -> Option<Self> {
+        let port = addr.port();
+        let file = server.dir.path().join(format!("webdis-{port}.json"));
+        let settings = serde_json::json!({
+            "redis_host": server.socket(), "http_host": "127.0.0.1", "http_port": port,
+            "threads": 1, "pool_size": 2, "daemonize": false, "database": 0, "verbosity": 0,
+            "logfile": server.dir.path().join("webdis.log"),
+        });
+        fs::write(&file, settings.to_string()).expect("room for a file");
+        let child = Command::new("webdis")
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("webdis is installed: `make stores`");
+        let mut process = Running(child);
+        let up = within("Webdis", || {
+            if process.0.try_wait().expect("a child").is_some() {
+                return Some(false);
+            }
+            let mut http = Http::connect(addr).ok()?;
+            let (status, body) = http.send("POST", "/", &[], b"PING");
+            let pong: &[u8] = br#"{"PING":[true,"PONG"]}"#;
+            (status == 200 && body == pong).then_some(true)
+        });
+        up.then_some(Self { process, addr })
     }
 
     /// Where it listens.

@@ -50,6 +50,7 @@ pub enum Framing {
 /// | `x-demo-trailer: name=value` | a trailer; makes the answer chunked |
 /// | `x-demo-no-content-type: 1` | no `content-type` |
 /// | `x-demo-delay-ms: 50` | waits after acting, before answering |
+/// | `x-demo-act-gate: NAME` | waits before acting until that gate is opened, whether or not the peer is still there |
 /// | `x-demo-gate: NAME` | waits after acting until that gate is opened |
 /// | `x-demo-chunks: 4` | a chunked body in so many pieces |
 /// | `x-demo-chunk-delay-ms: 5` | waits before each piece |
@@ -82,6 +83,8 @@ pub struct Instruction {
     pub no_content_type: bool,
     /// Wait before answering.
     pub delay: Duration,
+    /// Wait for this gate before acting.
+    pub act_gate: Option<String>,
     /// Wait for this gate before answering.
     pub gate: Option<String>,
     /// Number of pieces; 0: one, with Content-Length.
@@ -129,6 +132,7 @@ impl Default for Instruction {
             trailers: Vec::new(),
             no_content_type: false,
             delay: Duration::ZERO,
+            act_gate: None,
             gate: None,
             chunks: 0,
             chunk_delay: Duration::ZERO,
@@ -220,6 +224,7 @@ impl Instruction {
             "trailer" => self.trailers.push(pair()?),
             "no-content-type" => self.no_content_type = true,
             "delay-ms" => self.delay = Duration::from_millis(number()?),
+            "act-gate" => self.act_gate = Some(text()),
             "gate" => self.gate = Some(text()),
             "chunks" => self.chunks = count()?,
             "chunk-delay-ms" => self.chunk_delay = Duration::from_millis(number()?),

@@ -88,6 +88,10 @@ async fn serve(
             upload.stands(Progress::Broken);
             return Err(e);
         }
+        if let Some(gate) = &instruction.act_gate {
+            upload.stands(Progress::Whole);
+            memory.wait_at(gate).await;
+        }
         let effect = acts(&request, &instruction).then(|| memory.act());
         let facts = answer::Facts::of(&request, effect);
         upload.remember(request, effect, Progress::Whole);

@@ -205,7 +205,11 @@ impl Exchange {
                 out.push(Effect::Count(Counter::ReplayCorrupt));
                 out.push(Effect::Log(
                     Level::Error,
-                    format!("the record of operation {} is damaged", attempt.operation),
+                    format!(
+                        "the record of operation {} is damaged, or of a version that this one \
+                         cannot read",
+                        attempt.operation
+                    ),
                 ));
                 let refusal = Refusal {
                     status: Status::Unknown.as_str(),

@@ -9,6 +9,7 @@ use crate::ids::{OperationId, OwnerToken};
 use crate::metrics::{Cause, Counter, StoreOp};
 use crate::plan::Mode;
 use crate::record::{Evidence, Record, Source, State, Status, WriteId};
+use crate::reply::Code;
 use crate::store::remote::shard_of;
 use crate::store::{self, Action, Fence, Reply, Target};
 
@@ -89,6 +90,11 @@ impl Exchange {
             Reply::Stale(record) => {
                 let status = record.state.status();
                 out.push(Effect::Count(Counter::LateWrite(index)));
+                if status == Status::Pending {
+                    // Claimed by somebody else, where the store has forgotten: such a claim is
+                    // taken back, and with it goes what it keeps of this write.
+                    out.push(Effect::Retry);
+                }
                 out.push(Effect::Log(
                     Level::Error,
                     format!(
@@ -169,6 +175,24 @@ impl Exchange {
         let action = run.transition(Target::Unknown { evidence });
         out.push(run.attempt.op(action));
         self.phase = Phase::Settle(run, Held::Nothing);
+    }
+
+    /// The host did not change the request as asked. Without those changes it may be taken for what it
+    /// is not, or be sent twice by the router: so it does not go on. Nothing of it was sent.
+    pub fn on_request_unfit(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let refusal = Refusal::because(Code::Misconfigured, "headers_refused");
+        match std::mem::take(&mut self.phase) {
+            Phase::Run(mut run) if run.attempt.mode == Mode::Enforce => {
+                self.turn_away(&run.attempt, refusal, now, out);
+                run.aim = None;
+                out.push(run.attempt.op(Action::Cancel {
+                    owner: run.attempt.owner,
+                }));
+                self.phase = Phase::Settle(run, Held::Nothing);
+            }
+            Phase::Pass => self.refuse(None, None, refusal, now, out),
+            other => self.phase = other,
+        }
     }
 
     /// The stream is over. `details` is what the host says about its end.

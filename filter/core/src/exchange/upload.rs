@@ -340,6 +340,10 @@ impl Exchange {
             Phase::Run(run) if run.attempt.mode == Mode::Enforce => {
                 self.cut_short(run, refusal, now, out);
             }
+            Phase::Gather(gather) if self.observes(&gather) => {
+                self.pass_unobserved(gather.route, out);
+            }
+            Phase::Gather(gather) => self.refuse(gather.route, None, refusal, now, out),
             other => self.phase = other,
         }
     }

@@ -224,3 +224,6 @@ impl<'de> Visitor<'de> for &mut Reader<'_> {
 #[cfg(test)]
 #[path = "json_tests.rs"]
 mod tests;
+#[cfg(all(test, not(target_arch = "wasm32")))]
+#[path = "json_vectors.rs"]
+mod vectors;

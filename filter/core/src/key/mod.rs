@@ -212,3 +212,5 @@ pub fn settle(
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod vectors;

@@ -16,6 +16,8 @@ mod wire;
 
 pub use history::{Event, History, MAX_EVENTS};
 pub use view::View;
+#[cfg(feature = "test-faults")]
+pub use wire::NEXT_FORMAT;
 pub use wire::{Corrupt, FORMAT, MAX_ENCODED, decode, encode};
 
 use crate::fingerprint::Fingerprint;

@@ -16,6 +16,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The format that this build writes. It reads this and the one before.
 pub const FORMAT: u8 = 1;
 
+/// For tests of two neighbouring versions: write the next format, which this build reads then, too.
+#[cfg(feature = "test-faults")]
+pub static NEXT_FORMAT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+fn format() -> u8 {
+    #[cfg(feature = "test-faults")]
+    if NEXT_FORMAT.load(std::sync::atomic::Ordering::Relaxed) {
+        return FORMAT + 1;
+    }
+    FORMAT
+}
+
 /// No record is larger, whatever a client or operator sent: texts are cut to bounds that add up to
 /// less than this. Stores reserve it for every open operation, so that a transition always fits.
 pub const MAX_ENCODED: usize = 2048;
@@ -46,10 +58,10 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// Octets with mark, format and checksum.
 pub(super) fn seal(wire: &proto::Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + wire.encoded_len());
-    out.extend_from_slice(&[MAGIC, FORMAT, 0, 0, 0, 0]);
+    out.extend_from_slice(&[MAGIC, format(), 0, 0, 0, 0]);
     // Encoding into a Vec cannot run out of room.
     let _ = wire.encode(&mut out);
-    let sum = checksum(FORMAT, out.get(HEAD..).unwrap_or_default());
+    let sum = checksum(format(), out.get(HEAD..).unwrap_or_default());
     if let Some(place) = out.get_mut(2..HEAD) {
         place.copy_from_slice(&sum);
     }
@@ -72,7 +84,7 @@ pub(super) fn unseal(bytes: &[u8]) -> Result<proto::Record, Corrupt> {
     if magic != MAGIC || checksum(format, rest) != [s0, s1, s2, s3] {
         return Err(Corrupt::Damaged);
     }
-    if format != FORMAT {
+    if format == 0 || (format != self::format() && format != self::format() - 1) {
         return Err(Corrupt::Format(format));
     }
     proto::Record::decode(rest).map_err(|_| Corrupt::Damaged)
@@ -470,7 +482,202 @@ mod tests {
 mod properties {
     use proptest::prelude::*;
 
+    use super::super::view::tests::record;
+    use super::super::{
+        Event, Evidence, History, Outcome, Record, Replayable, Source, State, Status,
+    };
+    use super::super::{Version, Windows, WriteId};
+    use super::{FORMAT, MAGIC, checksum, decode, encode};
+    use crate::fingerprint::{Form, Head};
+    use crate::ids::{OwnerToken, TenantDigest};
+
+    fn evidence() -> impl Strategy<Value = Evidence> {
+        (
+            any::<Option<u16>>(),
+            "[a-z_{}|]{0,30}",
+            any::<Option<[u8; 32]>>(),
+        )
+            .prop_map(|(status, details, result)| Evidence {
+                status,
+                details,
+                result,
+            })
+    }
+
+    fn outcome() -> impl Strategy<Value = Outcome> {
+        use Replayable as R;
+        let replay = prop::sample::select(vec![
+            R::Yes,
+            R::TooLarge,
+            R::Cut,
+            R::Trailers,
+            R::NoStore,
+            R::StoreFull,
+            R::RecordingMemory,
+            R::Observed,
+            R::PartialRequest,
+        ]);
+        (any::<u16>(), any::<[u8; 32]>(), any::<[u64; 2]>(), replay).prop_map(
+            |(status, result, [body_length, wall_first_response], replay)| Outcome {
+                status,
+                result,
+                body_length,
+                wall_first_response,
+                replay,
+            },
+        )
+    }
+
+    fn state() -> impl Strategy<Value = State> {
+        let owner = || any::<[u8; 16]>().prop_map(OwnerToken);
+        prop_oneof![
+            (owner(), any::<u64>())
+                .prop_map(|(owner, lease_until)| State::Pending { owner, lease_until }),
+            (outcome(), any::<u64>(), any::<u64>()).prop_map(|(outcome, at, deadline)| {
+                State::Accepted {
+                    outcome,
+                    at,
+                    deadline,
+                }
+            }),
+            (outcome(), any::<u64>()).prop_map(|(outcome, at)| State::Completed { outcome, at }),
+            ("[a-z_]{0,30}", any::<u64>()).prop_map(|(reason, at)| State::Closed { reason, at }),
+            (prop::option::of(owner()), evidence(), any::<u64>()).prop_map(
+                |(owner, evidence, at)| State::Unknown {
+                    owner,
+                    evidence,
+                    at
+                }
+            ),
+        ]
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        use Status as S;
+        let status = || {
+            prop::sample::select(vec![
+                S::Absent,
+                S::Pending,
+                S::Accepted,
+                S::Completed,
+                S::Closed,
+                S::Unknown,
+                S::Expired,
+            ])
+        };
+        let source = prop::sample::select(vec![
+            Source::Owner,
+            Source::Reader,
+            Source::Sweep,
+            Source::Probe,
+            Source::Event,
+            Source::Operator,
+            Source::Restart,
+        ]);
+        let rest = (
+            any::<u64>(),
+            any::<u64>(),
+            "\\PC{0,10}",
+            prop::option::of(evidence()),
+        );
+        (status(), status(), source, rest).prop_map(
+            |(from, to, source, (at, write, operator, evidence))| Event {
+                at,
+                from,
+                to,
+                source,
+                write: WriteId(write),
+                operator,
+                evidence,
+            },
+        )
+    }
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let numbers = any::<([u64; 4], u32, [u64; 2])>();
+        let texts = (
+            "\\PC{0,12}",
+            "\\PC{0,12}",
+            "[a-f0-9-]{0,36}",
+            prop::option::of("[0-9a-f-]{1,55}"),
+        );
+        let asked = (
+            any::<[u8; 32]>(),
+            any::<u64>(),
+            any::<Option<[u8; 8]>>(),
+            any::<Option<u64>>(),
+        );
+        let events = prop::collection::vec(event(), 0..6);
+        (state(), numbers, texts, asked, events, any::<[u8; 8]>()).prop_map(
+            |(state, (times, counter, windows), texts, asked, events, tenant)| {
+                let mut record = record(state);
+                let [incarnation, generation, claimed_at, last_seen] = times;
+                record.version = Version {
+                    incarnation,
+                    counter,
+                };
+                record.generation = generation;
+                record.claimed_at = claimed_at;
+                record.last_seen = last_seen;
+                record.windows = Windows {
+                    replay_ms: windows[0],
+                    tombstone_ms: windows[1],
+                };
+                record.tenant = TenantDigest(tenant);
+                (
+                    record.schema_version,
+                    record.route,
+                    record.attempt,
+                    record.traceparent,
+                ) = texts;
+                let fingerprint = &mut record.fingerprint;
+                (
+                    fingerprint.digest,
+                    fingerprint.length,
+                    fingerprint.principal,
+                    _,
+                ) = asked;
+                if let Some(octets) = asked.3 {
+                    fingerprint.form = Form::Head;
+                    // `u64::MAX` octets are more than anybody declares.
+                    let declared = (octets % 2 == 0).then_some(octets / 2);
+                    fingerprint.head = Some(Head { octets, declared });
+                }
+                record.history = History::default();
+                events.into_iter().for_each(|e| record.history.push(e));
+                record
+            },
+        )
+    }
+
     proptest! {
+        #[test]
+        fn every_record_round_trips(record in any_record()) {
+            prop_assert_eq!(decode(&encode(&record)), Ok(record));
+        }
+
+        #[test]
+        fn no_damage_goes_unnoticed(record in any_record(), at: prop::sample::Index, change in 1_u8..) {
+            let mut octets = encode(&record);
+            let at = at.index(octets.len());
+            octets[at] ^= change;
+            prop_assert!(decode(&octets).is_err());
+        }
+
+        #[test]
+        fn arbitrary_content_under_a_good_checksum_never_panics(
+            octets in prop::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let mut sealed = vec![MAGIC, FORMAT];
+            sealed.extend_from_slice(&checksum(FORMAT, &octets));
+            sealed.extend_from_slice(&octets);
+            if let Ok(read) = decode(&sealed) {
+                // What is read is what would be written, as far as it is within bounds.
+                let written = encode(&read);
+                prop_assert_eq!(decode(&written).map(|r| encode(&r)), Ok(written));
+            }
+        }
+
         #[test]
         fn arbitrary_octets_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = super::decode(&bytes);

@@ -76,7 +76,11 @@ mod tests {
         assert_eq!(admitted(&mut rates, TENANT, 600, 30), 5);
         assert_eq!(admitted(&mut rates, TENANT, 60_000, 30), 10);
         assert_eq!(admitted(&mut rates, TenantDigest([2; 8]), 60_000, 30), 10);
-        assert_eq!(admitted(&mut rates, TENANT, 59_000, 30), 0, "a clock set back");
+        assert_eq!(
+            admitted(&mut rates, TENANT, 59_000, 30),
+            0,
+            "a clock set back"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod detached;
+mod failing_hosts;
 mod identity;
 mod modes;
 mod owners;

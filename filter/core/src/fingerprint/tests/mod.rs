@@ -9,7 +9,7 @@ use super::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 /// A request in owned parts, to be changed one at a time.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Case {
     rule: FingerprintRule,
     lines: Vec<(String, Vec<u8>)>,

@@ -24,7 +24,85 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// All that is bound whatever the rule, from few values, so that two are often alike in most.
+fn request() -> impl Strategy<Value = Case> {
+    let one = |of: &[&'static str]| prop::sample::select(of.to_vec());
+    (
+        one(&["POST", "PUT", "PATCH"]),
+        one(&["/a", "/a/b", "/ab"]),
+        one(&["", "x=1", "x=2", "x=1&x=1"]),
+        one(&["", "text/plain", "image/png"]),
+        one(&["", "gzip", "br"]),
+        prop::option::of(one(&["alice", "bob", ""])),
+        one(&["", "a", "b", "ab"]),
+    )
+        .prop_map(|(method, path, query, media, coding, principal, body)| {
+            let mut case = case(media, body).set(":method", method).path(path);
+            let query = if query.is_empty() {
+                String::new()
+            } else {
+                format!("?{query}")
+            };
+            case = case.set(":path", format!("{path}{query}"));
+            if !coding.is_empty() {
+                case = case.set("content-encoding", coding);
+            }
+            case.principal = principal.map(|p| p.as_bytes().to_vec());
+            case
+        })
+}
+
+/// What of a request counts, as it was put in.
+fn bound(case: &Case) -> impl PartialEq + std::fmt::Debug + use<> {
+    let mut lines = case.lines.clone();
+    lines.retain(|(name, _)| name != ":authority");
+    lines.sort();
+    (
+        lines,
+        case.path.clone(),
+        case.principal.clone(),
+        case.body.clone(),
+    )
+}
+
 proptest! {
+    #[test]
+    fn the_same_fingerprint_is_the_same_request(a in request(), b in request()) {
+        let (first, second) = (a.fingerprint().unwrap(), b.fingerprint().unwrap());
+        prop_assert_eq!(first.digest == second.digest, bound(&a) == bound(&b));
+        let same = a.against(&b) == Comparison::Same;
+        prop_assert_eq!(same, bound(&a) == bound(&b));
+    }
+
+    #[test]
+    fn what_is_not_bound_never_counts(
+        a in request(),
+        lines in prop::collection::vec(("x-[a-z]{1,6}", prop::collection::vec(any::<u8>(), 0..8)), 0..6),
+        host in "[a-z]{1,8}",
+        turn in any::<prop::sample::Index>(),
+        parameter in "[a-z]{1,4}=[a-z0-9]{1,4}",
+    ) {
+        let mut other = a.clone().set(":authority", host);
+        other.lines.extend(lines);
+        // A parameter of the media type; not of one that is not there.
+        for (name, value) in &mut other.lines {
+            if name == "content-type" {
+                value.extend(format!("; {parameter}").bytes());
+            }
+        }
+        let turn = turn.index(other.lines.len());
+        other.lines.rotate_left(turn);
+        prop_assert_eq!(a.against(&other), Comparison::Same);
+        prop_assert_eq!(a.fingerprint().unwrap().digest, other.fingerprint().unwrap().digest);
+    }
+
+    #[test]
+    fn a_boundary_never_counts(a in "[A-Za-z0-9]{1,20}", b in "[A-Za-z0-9]{1,20}", name in "[a-z]{1,8}") {
+        prop_assert_eq!(multipart(&a, &name).against(&multipart(&b, &name)), Comparison::Same);
+        let other = format!("{name}.");
+        prop_assert_ne!(multipart(&a, &name).against(&multipart(&b, &other)), Comparison::Same);
+    }
+
     #[test]
     fn nothing_panics_and_all_is_stable(
         body in body(),

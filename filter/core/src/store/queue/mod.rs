@@ -304,11 +304,14 @@ impl Queue {
     }
 
     /// Asks for a sweep of one shard, at most so many operations of it: 0 only asks how the store is.
-    pub fn sweep(&mut self, shard: u8, limit: u32) {
-        if self.sweeps.is_empty() {
+    /// `false`: another one has not left yet.
+    pub fn sweep(&mut self, shard: u8, limit: u32) -> bool {
+        let free = self.sweeps.is_empty();
+        if free {
             self.sweeps
                 .push_back((shard % SHARDS, limit, Script::Known));
         }
+        free
     }
 
     /// The next call, where there is one to be made. `nonce` names it, and is used once.
