@@ -209,15 +209,16 @@ impl Head {
             closes: false,
         };
         for line in parsed.headers.iter() {
-            match line.name {
-                "content-length" => {
-                    length = std::str::from_utf8(line.value)
-                        .ok()
-                        .and_then(|v| v.parse().ok());
-                }
-                "idempotent-replayed" => head.replayed = line.value == b"true",
-                "connection" => head.closes = line.value == b"close",
-                _ => {}
+            // Envoy writes names in lower case, what it is compared with does not.
+            let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                length = std::str::from_utf8(line.value)
+                    .ok()
+                    .and_then(|v| v.parse().ok());
+            } else if is("idempotent-replayed") {
+                head.replayed = line.value == b"true";
+            } else if is("connection") {
+                head.closes = line.value.eq_ignore_ascii_case(b"close");
             }
         }
         // Nothing that is measured here streams.
@@ -406,6 +407,9 @@ mod tests {
             (201, 2, answer.len() - 2)
         );
         assert!(head.replayed && !head.closes);
+        let other = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Close\r\n\r\n";
+        let head = Head::parse(other).unwrap().unwrap();
+        assert!(!head.replayed && head.closes);
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
     }
 

@@ -1,4 +1,5 @@
-//! The benchmarks. `make bench`, `make bench-churn`, `make bench-core`, `make bench-profile`.
+//! The benchmarks. `make bench`, `make bench-churn`, `make bench-core`, `make bench-profile`,
+//! `make bench-stores`.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | [`churn`] | many short-lived operations through a small table |
 //! | [`micro`] | the core natively; host calls counted |
 //! | [`profile`] | where Envoy's time goes |
+//! | [`stores`] | the same over Redis, against other designs |
 //! | [`chart`], [`machine`] | pictures; facts about machine and build |
 //!
 //! A figure is never a test: the exit code is 0 whatever the figures are. It is not where an answer
@@ -24,6 +26,7 @@ mod machine;
 mod micro;
 mod profile;
 mod rig;
+mod stores;
 mod variant;
 
 use clap::{Args, Parser, Subcommand};
@@ -46,6 +49,8 @@ enum What {
     Compare(Compare),
     /// Many short-lived operations through a small table.
     Churn(Churn),
+    /// Over Redis, against plain proxying and against other designs.
+    Stores(Stores),
     /// The core natively, and host calls per request.
     Core {
         /// Requests of each kind.
@@ -106,6 +111,25 @@ struct Churn {
     at_most: f64,
 }
 
+#[derive(Args)]
+struct Stores {
+    /// Pairs of each row that has a goal.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Pairs of each other row.
+    #[arg(long, default_value_t = 3)]
+    context_rounds: usize,
+    /// Seconds of each slice.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Connections of the load.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Operations that Redis is filled with in the end: some 2 KiB of memory each.
+    #[arg(long, default_value_t = 1_000_000)]
+    stored: usize,
+}
+
 // One thread for load generator and upstream, which share a core.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -162,6 +186,16 @@ async fn run(cli: Cli) -> Result<(), String> {
                 at_most: seconds(args.at_most)?,
             };
             churn::run(effort, &out).await
+        }
+        What::Stores(args) => {
+            let effort = stores::Effort {
+                rounds: args.rounds.max(1),
+                context_rounds: args.context_rounds.max(1),
+                slice: seconds(args.seconds)?,
+                connections: args.connections.max(1),
+                stored: args.stored.max(1),
+            };
+            stores::run(effort, &out).await
         }
         What::Core { count } => {
             println!("{}", micro::run(count.max(1))?);

@@ -298,52 +298,71 @@ fn detached() -> Value {
 
 /// The listener that detached attempts come back through: the same filter and route.
 pub(crate) fn inner_listener() -> Value {
-    let mut inner = listener(Variant::FirstDetached);
-    inner["name"] = json!(config::LOOPBACK);
-    inner["internal_listener"] = json!({});
-    if let Some(members) = inner.as_object_mut() {
+    inner(listener(Variant::FirstDetached))
+}
+
+/// That listener as the one that detached attempts come back through.
+pub(crate) fn inner(mut listener: Value) -> Value {
+    listener["name"] = json!(config::LOOPBACK);
+    listener["internal_listener"] = json!({});
+    if let Some(members) = listener.as_object_mut() {
         members.remove("address");
     }
-    let manager = &mut inner["filter_chains"][0]["filters"][0]["typed_config"];
+    let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
     manager["stat_prefix"] = json!("inner");
     manager["use_remote_address"] = json!(false);
     manager["skip_xff_append"] = json!(true);
     manager["generate_request_id"] = json!(false);
-    inner
+    listener
 }
 
 pub(crate) fn listener(variant: Variant) -> Value {
-    let mut filters = match variant.filter() {
-        Filter::None => vec![],
-        Filter::Idempo(DETACHED) => {
-            vec![wasm(DETACHED, &host_tests::envoy::module(), &detached())]
-        }
-        Filter::Noop => vec![wasm("noop", &noop_module(), &json!({}))],
-        Filter::Idempo(vm_id) => vec![wasm(vm_id, &host_tests::envoy::module(), &idempo())],
+    let filter = match variant.filter() {
+        Filter::None => None,
+        Filter::Idempo(DETACHED) => Some(wasm(DETACHED, &host_tests::envoy::module(), &detached())),
+        Filter::Noop => Some(wasm("noop", &noop_module(), &json!({}))),
+        Filter::Idempo(vm_id) => Some(wasm(vm_id, &host_tests::envoy::module(), &idempo())),
     };
+    let action = if variant.is_direct() {
+        json!({"direct_response": {"status": 200, "body": {"inline_string": "x".repeat(ANSWER)}}})
+    } else {
+        proxying("upstream")
+    };
+    let log = (variant == Variant::FirstLogged).then(access_log);
+    chain(variant.name(), filter, &action, log)
+}
+
+/// A route's action: on to that cluster.
+pub(crate) fn proxying(cluster: &str) -> Value {
+    json!({"route": {"cluster": cluster, "timeout": "15s"}})
+}
+
+/// A listener with that filter before the router, and one route.
+pub(crate) fn chain(
+    name: &str,
+    filter: Option<Value>,
+    action: &Value,
+    log: Option<Value>,
+) -> Value {
+    let mut filters: Vec<_> = filter.into_iter().collect();
     filters.push(json!({
         "name": "envoy.filters.http.router",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
         },
     }));
-    let mut route = json!({"name": "default", "match": {"prefix": "/"}});
-    if variant.is_direct() {
-        route["direct_response"] =
-            json!({"status": 200, "body": {"inline_string": "x".repeat(ANSWER)}});
-    } else {
-        route["route"] = json!({"cluster": "upstream", "timeout": "15s"});
-    }
-    let log = (variant == Variant::FirstLogged).then(access_log);
+    let mut route = action.clone();
+    route["name"] = json!("default");
+    route["match"] = json!({"prefix": "/"});
     json!({
-        "name": variant.name(),
+        "name": name,
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
         "per_connection_buffer_limit_bytes": 2 << 20,
         "filter_chains": [{"filters": [{
             "name": "envoy.filters.network.http_connection_manager",
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-                "stat_prefix": variant.name(),
+                "stat_prefix": name,
                 "codec_type": "AUTO",
                 "normalize_path": true,
                 "merge_slashes": true,
@@ -353,7 +372,7 @@ pub(crate) fn listener(variant: Variant) -> Value {
                 "access_log": log.into_iter().collect::<Vec<_>>(),
                 "http_filters": filters,
                 "route_config": {
-                    "name": variant.name(),
+                    "name": name,
                     "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}],
                 },
             },

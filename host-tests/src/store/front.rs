@@ -54,6 +54,12 @@ impl Front {
         self.addr
     }
 
+    /// The process, where it is one of its own.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.webdis.as_ref().map(Webdis::pid)
+    }
+
     /// Ends it without a word.
     ///
     /// # Panics

@@ -123,6 +123,12 @@ impl Server {
         self.dir.path().join("socket")
     }
 
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Kills it: a host that is gone.
     pub fn kill(&mut self) {
         let _ = self.process.0.kill();
@@ -170,7 +176,7 @@ pub(super) fn within<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 /// A Webdis in front of a Redis.
 #[derive(Debug)]
 pub struct Webdis {
-    _process: Running,
+    process: Running,
     addr: SocketAddr,
 }
 
@@ -274,16 +280,19 @@ impl Webdis {
             let (status, body) = http.send("POST", "/", &[], b"PING");
             is_up(status, &body).then_some(true)
         });
-        up.then_some(Self {
-            _process: process,
-            addr,
-        })
+        up.then_some(Self { process, addr })
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
     }
 }
 
