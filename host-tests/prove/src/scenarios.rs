@@ -1,0 +1,261 @@
+//! The worlds that are checked: each lets a few things go wrong together, for all together would be
+//! beyond any bound.
+
+use crate::fence::Fence;
+use crate::setup::{Budget, Part, Settler, Setup, adjusted, detached, policy};
+use serde_json::json;
+
+const LEASE_MS: u64 = 30_001;
+const THIRD_MS: u64 = 10_001;
+/// Longer than a cancelled token is remembered.
+const MARK_MS: u64 = 600_001;
+
+/// Every world in which the properties must hold.
+#[must_use]
+pub fn all() -> Vec<Setup> {
+    vec![
+        network(),
+        departures(),
+        pieces(),
+        leases(),
+        crashes(),
+        router(),
+        upload(),
+        settling(),
+        events(),
+        clock(),
+        skewed(),
+        configurations(),
+        forwarded(),
+        going_detached(),
+        damage(),
+        forgetting(),
+        tail(),
+        late(),
+    ]
+}
+
+fn network() -> Setup {
+    Setup {
+        budget: Budget { timeouts: 2, repeats: 1, busy: 1, ..Budget::default() },
+        ..Setup::new("network", "store calls lost, late, repeated; a cancellation that overtakes its claim")
+    }
+}
+
+fn departures() -> Setup {
+    Setup {
+        budget: Budget { leaves: 2, timeouts: 1, resets: 1, ..Budget::default() },
+        answers: &[201, 500],
+        ..Setup::new("departures", "clients that leave with the claim in flight, before, during and after the answer")
+    }
+}
+
+fn pieces() -> Setup {
+    Setup {
+        budget: Budget { leaves: 1, timeouts: 1, resets: 1, ..Budget::default() },
+        pieces: true,
+        ..Setup::new("pieces", "answers that come in two pieces, or break off; a client that leaves after the upstream's end")
+    }
+}
+
+fn leases() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(1)],
+        budget: Budget { passes: 2, timeouts: 1, ..Budget::default() },
+        steps: vec![THIRD_MS, LEASE_MS],
+        ..Setup::new("leases", "leases that are renewed, or end under a late owner; waiters and a third attempt")
+    }
+}
+
+fn crashes() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
+        budget: Budget { crashes: 1, passes: 1, timeouts: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        ..Setup::new("crashes", "a proxy that dies at any step")
+    }
+}
+
+fn router() -> Setup {
+    let allowed = json!({"upstream": {"router_retries": {"allow": {"reason": "proved idempotent"}}}});
+    Setup {
+        policies: vec![policy(&allowed)],
+        budget: Budget { retries: 1, unsent: 2, busy: 1, resets: 1, ..Budget::default() },
+        ..Setup::new("router", "a router that retries inside an attempt, as the rule allows; requests that never left")
+    }
+}
+
+fn contained() -> Setup {
+    Setup {
+        budget: Budget { retries: 1, unsent: 1, ..Budget::default() },
+        ..Setup::new("contained", "a router that would retry inside an attempt")
+    }
+}
+
+fn upload() -> Setup {
+    let large = |proxy| Part { large: true, ..Part::small(proxy) };
+    Setup {
+        policies: vec![adjusted(&json!({}), |r| r.claim_after = 4)],
+        attempts: vec![large(0), large(1)],
+        budget: Budget { passes: 2, leaves: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        ..Setup::new("upload", "a slow upload past its lease, claimed by its beginning")
+    }
+}
+
+fn settling() -> Setup {
+    Setup {
+        budget: Budget { settles: 2, passes: 1, timeouts: 1, resets: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        settlers: &[Settler::Close, Settler::Person, Settler::Probe],
+        ..Setup::new("settling", "people and probes that settle what is unknown, against late owners and each other")
+    }
+}
+
+fn events() -> Setup {
+    Setup {
+        budget: Budget { settles: 2, timeouts: 1, repeats: 1, ..Budget::default() },
+        answers: &[202],
+        settlers: &[Settler::Event],
+        ..Setup::new("events", "completion events, also before the acceptance is written")
+    }
+}
+
+/// Windows so short that an hour's step of a clock would end them.
+fn short() -> std::sync::Arc<idempo_core::exchange::Policy> {
+    adjusted(&json!({}), |r| {
+        r.replay.ttl_ms = 300_000;
+        r.replay.tombstone_ttl_ms = 600_000;
+    })
+}
+
+fn clock() -> Setup {
+    Setup {
+        policies: vec![short()],
+        budget: Budget { steps: 2, passes: 2, timeouts: 1, ..Budget::default() },
+        steps: vec![THIRD_MS],
+        ..Setup::new("clock", "a host whose clock is set an hour ahead and back, over short windows")
+    }
+}
+
+fn skewed() -> Setup {
+    Setup {
+        budget: Budget { passes: 2, timeouts: 1, resets: 1, ..Budget::default() },
+        steps: vec![THIRD_MS, LEASE_MS],
+        skew: vec![4_000, -4_000],
+        ..Setup::new("skew", "proxies whose notion of the store's clock is seconds apart")
+    }
+}
+
+fn configurations() -> Setup {
+    let other = adjusted(
+        &json!({"fingerprint": {"digest": "sha256"}, "in_flight": {"action": "reject"}}),
+        |r| r.lease_ms = 12_000,
+    );
+    Setup {
+        policies: vec![policy(&json!({})), other],
+        attempts: vec![Part::small(0), Part { policy: 1, ..Part::small(1) }, Part { policy: 1, ..Part::small(0) }],
+        budget: Budget { passes: 1, timeouts: 1, ..Budget::default() },
+        steps: vec![13_000],
+        ..Setup::new("configurations", "two configurations at once: other lease, other digest, other way to wait")
+    }
+}
+
+fn forwarded() -> Setup {
+    let forward = json!({"unknown": {"forward": {"upstream_dedupes": true}}});
+    Setup {
+        policies: vec![policy(&forward)],
+        attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
+        budget: Budget { resets: 1, timeouts: 1, ..Budget::default() },
+        dedupes: true,
+        ..Setup::new("forward", "unknown operations taken over, where the upstream dedupes")
+    }
+}
+
+fn going_detached() -> Setup {
+    Setup {
+        policies: vec![detached()],
+        budget: Budget { leaves: 2, timeouts: 1, resets: 1, unsent: 1, ..Budget::default() },
+        ..Setup::new("detached", "attempts that outlive their clients")
+    }
+}
+
+fn damage() -> Setup {
+    Setup {
+        budget: Budget { damages: 1, timeouts: 1, ..Budget::default() },
+        ..Setup::new("damage", "a record that is damaged")
+    }
+}
+
+fn forgetting() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(1)],
+        budget: Budget { losses: 1, passes: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        forgets: true,
+        anew: true,
+        ..Setup::new("forgetting", "a store that loses all it had, its epoch with it")
+    }
+}
+
+/// One proxy: whoever has not seen the tail cannot know that it is gone.
+fn tail() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(0), Part::small(0)],
+        proxies: 1,
+        budget: Budget { losses: 1, copies: 1, passes: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        forgets: true,
+        ..Setup::new("tail", "a store that loses its tail and keeps its epoch, as a replica that takes over")
+    }
+}
+
+fn late() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0)],
+        proxies: 1,
+        budget: Budget { timeouts: 1, repeats: 1, passes: 2, leaves: 1, ..Budget::default() },
+        steps: vec![MARK_MS],
+        ..Setup::new("late", "calls that arrive when nobody remembers that they were given up")
+    }
+}
+
+/// In which world a fence is taken away, and missed.
+#[must_use]
+pub fn without(fence: Fence) -> Setup {
+    use Fence::*;
+    let world = match fence {
+        AtomicClaim | CancelSent | CancelMark | WriteId | WriteWaits | NoRecordNoRun | CancelOwn => network(),
+        TakeOverVersion => Setup { budget: Budget { resets: 2, ..Budget::default() }, ..forwarded() },
+        OwnerToken | TerminalStays | ExpectedVersion | SettlingDisowns => settling(),
+        SentDecides => departures(),
+        OneTry => router(),
+        RouterContained => contained(),
+        NotAfter => late(),
+        DamagedIsThere => damage(),
+        OneClock => clock(),
+        EpochWatched | RecoveryHold | Reasserted => forgetting(),
+    };
+    world.without(fence)
+}
+
+/// The `retry` policy, which accepts duplicates: they must come, else the checker could not see them.
+#[must_use]
+pub fn retrying() -> Setup {
+    let retry = json!({"unknown": {"retry": {"i_accept_duplicates": "a test"}}});
+    Setup {
+        policies: vec![policy(&retry)],
+        budget: Budget { resets: 1, ..Budget::default() },
+        ..Setup::new("retry", "unknown operations that are run again, as the rule accepts")
+    }
+}
+
+/// A store that loses its tail under a proxy that never saw it: neither epoch nor sequence can help.
+#[must_use]
+pub fn unseen_tail() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1)],
+        proxies: 2,
+        ..tail()
+    }
+}
