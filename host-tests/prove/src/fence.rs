@@ -33,6 +33,8 @@ pub enum Fence {
     CancelSent,
     /// Rule 5: a cancellation is remembered, so that it may overtake its claim.
     CancelMark,
+    /// Rule 5: a claim that was sent twice and did not run is cancelled like one that was given up.
+    CopyCancelled,
     /// Rule 5: a claim is refused once nobody can wait for it any more.
     NotAfter,
     /// Rule 5: a cancellation removes its own token's claim only.
@@ -53,7 +55,7 @@ pub enum Fence {
 
 impl Fence {
     /// All of them, in the order of the rules.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::AtomicClaim,
         Self::TakeOverVersion,
         Self::OwnerToken,
@@ -67,6 +69,7 @@ impl Fence {
         Self::NoRecordNoRun,
         Self::CancelSent,
         Self::CancelMark,
+        Self::CopyCancelled,
         Self::NotAfter,
         Self::CancelOwn,
         Self::WriteWaits,
@@ -89,7 +92,11 @@ impl Fence {
             | Self::SettlingDisowns => "2",
             Self::SentDecides | Self::OneTry | Self::RouterContained => "3",
             Self::NoRecordNoRun => "4",
-            Self::CancelSent | Self::CancelMark | Self::NotAfter | Self::CancelOwn => "5",
+            Self::CancelSent
+            | Self::CancelMark
+            | Self::CopyCancelled
+            | Self::NotAfter
+            | Self::CancelOwn => "5",
             Self::WriteWaits => "6",
             Self::DamagedIsThere => "9",
             Self::OneClock => "10",
@@ -114,6 +121,7 @@ impl Fence {
             Self::NoRecordNoRun => "what cannot be claimed does not run",
             Self::CancelSent => "a claim that was given up is cancelled",
             Self::CancelMark => "a cancellation that overtakes its claim is remembered",
+            Self::CopyCancelled => "a claim that was sent twice and did not run is cancelled",
             Self::NotAfter => "a claim is refused once nobody can wait for it",
             Self::CancelOwn => "a cancellation removes its own token's claim only",
             Self::WriteWaits => "a last write that failed waits and is made again",

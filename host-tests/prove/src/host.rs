@@ -11,6 +11,7 @@ use crate::setup::Setup;
 use crate::world::{Asked, Attempt, Call, Client, From, Trying, World};
 use idempo_core::exchange::{CallFailure, Edit, Effect, Exchange, Moment, Seed};
 use idempo_core::http::Headers;
+use idempo_core::ids::OwnerToken;
 use idempo_core::record::{Record, Source, WriteId};
 use idempo_core::store::{self, Action, Op, Reply, Target, Transition};
 use idempo_core::tenant::Facts;
@@ -236,8 +237,16 @@ impl World {
         }
         let attempt = &mut self.attempts[i];
         if exchange.is_over() && (attempt.client != Client::Waiting || attempt.ended) {
+            let copied = attempt.copied.take();
+            let ran = attempt.upstream.sent;
             retire(attempt);
             self.unhear(From::Attempt(i));
+            if let Some(op) = copied
+                && !ran
+                && setup.has(Fence::CopyCancelled)
+            {
+                self.defer(setup.attempts[i].proxy, cancellation(&op.value));
+            }
         }
     }
 
@@ -347,6 +356,18 @@ impl World {
             e.on_detached_failure(why, now, out);
         });
     }
+}
+
+/// A claim that was sent twice, of an attempt that does not run: its copy must find nothing to do.
+fn cancellation(op: &Op) -> Asked {
+    let owner = match &op.action {
+        Action::Claim(claim) | Action::TakeOver { claim, .. } => claim.owner,
+        _ => OwnerToken::default(),
+    };
+    Arc::new(Marked::new(Op {
+        operation: op.operation,
+        action: Action::Cancel { owner },
+    }))
 }
 
 /// Nothing that the exchange knows matters any more.

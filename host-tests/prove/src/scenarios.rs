@@ -225,7 +225,7 @@ fn late() -> Setup {
 pub fn without(fence: Fence) -> Setup {
     use Fence::*;
     let world = match fence {
-        AtomicClaim | CancelSent | CancelMark | WriteId | WriteWaits | NoRecordNoRun | CancelOwn => network(),
+        AtomicClaim | CancelSent | CancelMark | CopyCancelled | WriteId | WriteWaits | NoRecordNoRun | CancelOwn => network(),
         TakeOverVersion => Setup { budget: Budget { resets: 2, ..Budget::default() }, ..forwarded() },
         OwnerToken | TerminalStays | ExpectedVersion | SettlingDisowns => settling(),
         SentDecides => departures(),

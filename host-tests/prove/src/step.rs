@@ -45,6 +45,15 @@ impl World {
                     heard: false,
                     ..self.calls[k].clone()
                 };
+                let claims = matches!(
+                    copy.op.value.action,
+                    Action::Claim(_) | Action::TakeOver { .. }
+                );
+                if let From::Attempt(i) = copy.from
+                    && claims
+                {
+                    self.attempts[i].copied = Some(Arc::clone(&copy.op));
+                }
                 self.take(setup, k);
                 self.push_call(copy);
             }

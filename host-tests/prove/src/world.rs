@@ -71,6 +71,8 @@ pub(crate) struct Attempt {
     pub(crate) upstream: Upstream,
     /// The latest store call.
     pub(crate) last: Option<Asked>,
+    /// Its claim was sent twice, so that a copy of it may arrive at any time.
+    pub(crate) copied: Option<Asked>,
     /// The host was told of the stream's end.
     pub(crate) ended: bool,
     /// The operation that it waits for may have ended.
@@ -88,6 +90,7 @@ impl Hash for Attempt {
         self.client.hash(state);
         self.upstream.hash(state);
         self.last.hash(state);
+        self.copied.hash(state);
     }
 }
 
