@@ -29,6 +29,8 @@ pub enum Fence {
     RouterContained,
     /// Rule 4: what cannot be claimed does not run.
     NoRecordNoRun,
+    /// Rule 5: an attempt that gave up on its claim does not run when it is given later.
+    GaveUpForGood,
     /// Rule 5: an attempt that gave up on its claim has it cancelled.
     CancelSent,
     /// Rule 5: a cancellation is remembered, so that it may overtake its claim.
@@ -41,6 +43,8 @@ pub enum Fence {
     CancelOwn,
     /// Rule 6: a last write that failed waits and is made again.
     WriteWaits,
+    /// Rule 7: what cannot be replayed is remembered anyway.
+    UnreplayableStays,
     /// Rule 9: what is damaged is not absent.
     DamagedIsThere,
     /// Rule 10: no step of the host's clock moves a window.
@@ -55,7 +59,7 @@ pub enum Fence {
 
 impl Fence {
     /// All of them, in the order of the rules.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::AtomicClaim,
         Self::TakeOverVersion,
         Self::OwnerToken,
@@ -67,12 +71,14 @@ impl Fence {
         Self::OneTry,
         Self::RouterContained,
         Self::NoRecordNoRun,
+        Self::GaveUpForGood,
         Self::CancelSent,
         Self::CancelMark,
         Self::CopyCancelled,
         Self::NotAfter,
         Self::CancelOwn,
         Self::WriteWaits,
+        Self::UnreplayableStays,
         Self::DamagedIsThere,
         Self::OneClock,
         Self::EpochWatched,
@@ -92,12 +98,14 @@ impl Fence {
             | Self::SettlingDisowns => "2",
             Self::SentDecides | Self::OneTry | Self::RouterContained => "3",
             Self::NoRecordNoRun => "4",
-            Self::CancelSent
+            Self::GaveUpForGood
+            | Self::CancelSent
             | Self::CancelMark
             | Self::CopyCancelled
             | Self::NotAfter
             | Self::CancelOwn => "5",
             Self::WriteWaits => "6",
+            Self::UnreplayableStays => "7",
             Self::DamagedIsThere => "9",
             Self::OneClock => "10",
             Self::EpochWatched | Self::RecoveryHold | Self::Reasserted => "§6",
@@ -119,12 +127,14 @@ impl Fence {
             Self::OneTry => "a failure after a second try says nothing of the first",
             Self::RouterContained => "the router is told to try once",
             Self::NoRecordNoRun => "what cannot be claimed does not run",
+            Self::GaveUpForGood => "who gave up on a claim does not run when it is given later",
             Self::CancelSent => "a claim that was given up is cancelled",
             Self::CancelMark => "a cancellation that overtakes its claim is remembered",
             Self::CopyCancelled => "a claim that was sent twice and did not run is cancelled",
             Self::NotAfter => "a claim is refused once nobody can wait for it",
             Self::CancelOwn => "a cancellation removes its own token's claim only",
             Self::WriteWaits => "a last write that failed waits and is made again",
+            Self::UnreplayableStays => "what cannot be replayed is remembered anyway",
             Self::DamagedIsThere => "what is damaged is not absent",
             Self::OneClock => "no step of the host's clock moves a window",
             Self::EpochWatched => "the store's epoch and sequence are watched",

@@ -203,7 +203,7 @@ impl World {
     }
 
     /// The request goes on to the upstream.
-    fn send(&mut self, setup: &Setup, i: usize) {
+    pub(crate) fn send(&mut self, setup: &Setup, i: usize) {
         let upstream = &mut self.attempts[i].upstream;
         upstream.sent = true;
         upstream.tries = 1;

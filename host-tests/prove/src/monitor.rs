@@ -1,7 +1,7 @@
 //! Rule 2 once more, in other words than the step function's: each step that a store takes is judged by
 //! what was there before and after, so that a store that breaks the rule is caught at once.
 
-use idempo_core::record::{Event, Record, State, Status, View};
+use idempo_core::record::{Record, State, Status, View};
 use idempo_core::store::{Action, Fence, Reply, Target, Transition};
 
 /// A write by somebody who no longer had the right.
@@ -74,11 +74,6 @@ fn fenced(
     now: u64,
 ) -> Option<&'static str> {
     let was = before?;
-    let made = |e: &&Event| e.write == transition.write && e.from != e.to;
-    if was.history.events().iter().any(|e| made(&e)) {
-        let known = matches!(reply, Reply::Already(_) | Reply::Expired { .. });
-        return (!known).then_some(REPEAT);
-    }
     if !matches!(reply, Reply::Applied(_)) {
         return None;
     }

@@ -26,14 +26,14 @@ pub struct Found {
     pub wrong: Vec<&'static str>,
 }
 
-/// Goes through a world, to its end or until about so many states were come upon. Stops at the first
-/// failure where `first`.
+/// Goes through a world, to its end or until about so many states were come upon. Where it is for one
+/// property, it stops once that has failed.
 #[must_use]
-pub fn check(setup: &Setup, most: usize, threads: usize, first: bool) -> Found {
+pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static str>) -> Found {
     let began = Instant::now();
     let mut builder = setup.clone().checker().threads(threads).target_state_count(most);
-    if first {
-        builder = builder.finish_when(HasDiscoveries::AnyFailures);
+    if let Some(name) = until {
+        builder = builder.finish_when(HasDiscoveries::AnyOf([name].into()));
     }
     let checker = builder.spawn_bfs().join();
     let mut wrong = Vec::new();
@@ -60,7 +60,7 @@ fn words(setup: &Setup, path: Path<crate::State, crate::Act>) -> Vec<String> {
     let mut last = path.last_state().world.clone();
     let steps = path.into_vec().into_iter();
     let mut words: Vec<_> = steps
-        .filter_map(|(state, act)| act.map(|act| format!("{}   <- {}", tell::act(setup, &state.world, act), tell::world(&state.world))))
+        .filter_map(|(state, act)| act.map(|act| tell::act(setup, &state.world, act)))
         .collect();
     words.push(format!("then: {}", tell::world(&last)));
     come_to_rest(setup, &mut last);

@@ -66,17 +66,22 @@ fn judge(setup: &Setup, world: &World, rest: &mut Rest) {
     let quiet = !world.lost && !world.store.is_damaged();
     let may_have_run = |a: &crate::world::Attempt| a.cut || (a.upstream.sent && !a.upstream.void);
     let ran = world.attempts.iter().any(may_have_run);
-    // Who settles it, or who died with the claim, is no longer the core's business.
-    let settled = world.budget.settles < setup.budget.settles;
+    // Who settled it, or took it over, has taken its owner's word away.
+    let settled = setup.dedupes || world.budget.settles < setup.budget.settles;
     rest.stuck = quiet && !ran && !settled && status != Status::Absent;
     let told = world.attempts.iter().any(|a| a.upstream.told && !a.cut);
     let kept = matches!(
         status,
         Status::Completed | Status::Accepted | Status::Closed | Status::Expired
     );
+    // Or it lost against who took the operation over, and is kept beside.
+    let beside = world.store.record().is_some_and(|r| {
+        let mut events = r.history.events().iter();
+        events.any(|e| e.evidence.as_ref().is_some_and(|e| e.result.is_some()))
+    });
     let overdue = status == Status::Unknown
         && world.store.record().is_some_and(|r| r.state.status() == Status::Accepted);
-    rest.forgotten = quiet && told && !kept && !overdue;
+    rest.forgotten = quiet && told && !kept && !beside && !overdue;
 }
 
 impl World {

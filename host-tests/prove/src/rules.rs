@@ -131,7 +131,9 @@ impl World {
         let recovers = self.lost
             && (0..self.proxies.len())
                 .any(|p| self.is_news(setup, p) || !self.proxies[p].backlog.is_empty());
-        if left.passes > 0 && !recovers {
+        // Every step of time is longer than a call is waited for.
+        let waits = !setup.stalls && self.calls.iter().any(|c| c.heard && c.from != From::Settler);
+        if left.passes > 0 && !recovers && !waits {
             acts.extend((0..setup.steps.len()).map(Act::Pass));
         }
         if left.settles > 0 {
@@ -143,7 +145,7 @@ impl World {
             }
         }
         let there = self.store.record().is_some();
-        if left.copies > 0 && there && !self.lost {
+        if setup.replica && left.copies > 0 && there && !self.lost {
             acts.push(Act::Copy);
         }
         if left.losses > 0 && there {

@@ -2,6 +2,7 @@
 //! beyond any bound.
 
 use crate::fence::Fence;
+use crate::model::{KEPT, NEVER_SENT, NO_STALE, ONE_EFFECT, TERMINAL};
 use crate::setup::{Budget, Part, Settler, Setup, adjusted, detached, policy};
 use serde_json::json;
 
@@ -14,6 +15,7 @@ const MARK_MS: u64 = 600_001;
 #[must_use]
 pub fn all() -> Vec<Setup> {
     vec![
+        plain(),
         network(),
         departures(),
         pieces(),
@@ -27,12 +29,19 @@ pub fn all() -> Vec<Setup> {
         skewed(),
         configurations(),
         forwarded(),
+        taken_over(),
+        stalls(),
         going_detached(),
         damage(),
         forgetting(),
         tail(),
         late(),
     ]
+}
+
+/// Nothing goes wrong.
+fn plain() -> Setup {
+    Setup::new("plain", "two attempts, and nothing that goes wrong")
 }
 
 fn network() -> Setup {
@@ -162,13 +171,19 @@ fn configurations() -> Setup {
 }
 
 fn forwarded() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
+        budget: Budget { resets: 1, timeouts: 1, ..Budget::default() },
+        ..forwarded_as("forward", "unknown operations taken over, where the upstream dedupes")
+    }
+}
+
+fn forwarded_as(name: &'static str, about: &'static str) -> Setup {
     let forward = json!({"unknown": {"forward": {"upstream_dedupes": true}}});
     Setup {
         policies: vec![policy(&forward)],
-        attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
-        budget: Budget { resets: 1, timeouts: 1, ..Budget::default() },
         dedupes: true,
-        ..Setup::new("forward", "unknown operations taken over, where the upstream dedupes")
+        ..Setup::new(name, about)
     }
 }
 
@@ -193,20 +208,33 @@ fn forgetting() -> Setup {
         budget: Budget { losses: 1, passes: 1, ..Budget::default() },
         steps: vec![LEASE_MS],
         forgets: true,
-        anew: true,
         ..Setup::new("forgetting", "a store that loses all it had, its epoch with it")
     }
 }
 
-/// One proxy: whoever has not seen the tail cannot know that it is gone.
 fn tail() -> Setup {
     Setup {
-        attempts: vec![Part::small(0), Part::small(0), Part::small(0)],
-        proxies: 1,
-        budget: Budget { losses: 1, copies: 1, passes: 1, ..Budget::default() },
+        budget: Budget { losses: 1, copies: 1, passes: 1, busy: 1, ..Budget::default() },
+        replica: true,
+        ..Setup { name: "tail", about: "a replica that takes over without the latest writes, under another epoch", ..forgetting() }
+    }
+}
+
+fn stalls() -> Setup {
+    Setup {
+        budget: Budget { passes: 1, timeouts: 1, leaves: 1, ..Budget::default() },
         steps: vec![LEASE_MS],
-        forgets: true,
-        ..Setup::new("tail", "a store that loses its tail and keeps its epoch, as a replica that takes over")
+        stalls: true,
+        ..Setup::new("stalls", "workers that stand still for a lease while their calls are answered")
+    }
+}
+
+fn taken_over() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1)],
+        budget: Budget { passes: 2, timeouts: 1, busy: 1, ..Budget::default() },
+        steps: vec![LEASE_MS],
+        ..forwarded_as("taken over", "owners that are late, under a rule that takes over what is unknown")
     }
 }
 
@@ -220,23 +248,30 @@ fn late() -> Setup {
     }
 }
 
-/// In which world a fence is taken away, and missed.
+/// In which world a fence is taken away, and which property then fails.
 #[must_use]
-pub fn without(fence: Fence) -> Setup {
+pub fn without(fence: Fence) -> (Setup, &'static str) {
     use Fence::*;
-    let world = match fence {
-        AtomicClaim | CancelSent | CancelMark | CopyCancelled | WriteId | WriteWaits | NoRecordNoRun | CancelOwn => network(),
-        TakeOverVersion => Setup { budget: Budget { resets: 2, ..Budget::default() }, ..forwarded() },
-        OwnerToken | TerminalStays | ExpectedVersion | SettlingDisowns => settling(),
-        SentDecides => departures(),
-        OneTry => router(),
-        RouterContained => contained(),
-        NotAfter => late(),
-        DamagedIsThere => damage(),
-        OneClock => clock(),
-        EpochWatched | RecoveryHold | Reasserted => forgetting(),
+    let (world, property) = match fence {
+        AtomicClaim => (plain(), ONE_EFFECT),
+        TakeOverVersion => (forwarded(), NO_STALE),
+        OwnerToken => (taken_over(), NO_STALE),
+        ExpectedVersion => (settling(), NO_STALE),
+        WriteId => (network(), NO_STALE),
+        TerminalStays | SettlingDisowns => (settling(), TERMINAL),
+        SentDecides => (departures(), ONE_EFFECT),
+        OneTry => (router(), ONE_EFFECT),
+        RouterContained => (contained(), ONE_EFFECT),
+        GaveUpForGood | NoRecordNoRun | CancelOwn => (network(), ONE_EFFECT),
+        CancelSent | CancelMark | CopyCancelled => (network(), NEVER_SENT),
+        NotAfter => (late(), NEVER_SENT),
+        WriteWaits => (network(), KEPT),
+        UnreplayableStays => (pieces(), ONE_EFFECT),
+        DamagedIsThere => (damage(), ONE_EFFECT),
+        OneClock => (clock(), ONE_EFFECT),
+        EpochWatched | RecoveryHold | Reasserted => (forgetting(), ONE_EFFECT),
     };
-    world.without(fence)
+    (world.without(fence), property)
 }
 
 /// The `retry` policy, which accepts duplicates: they must come, else the checker could not see them.
@@ -250,12 +285,13 @@ pub fn retrying() -> Setup {
     }
 }
 
-/// A store that loses its tail under a proxy that never saw it: neither epoch nor sequence can help.
+/// A replica that takes over under the old epoch: its sequence catches up before anybody looks.
 #[must_use]
-pub fn unseen_tail() -> Setup {
+pub fn same_epoch() -> Setup {
     Setup {
-        attempts: vec![Part::small(0), Part::small(1)],
-        proxies: 2,
+        name: "same epoch",
+        about: "a replica that takes over without the latest writes, under the same epoch",
+        new_epoch: false,
         ..tail()
     }
 }

@@ -25,12 +25,16 @@ pub struct Setup {
     pub(crate) pieces: bool,
     /// By how much time may pass at once, milliseconds.
     pub(crate) steps: Vec<u64>,
+    /// Time passes also while calls are under way: a worker that stands still gives none of them up.
+    pub(crate) stalls: bool,
     /// By how much each proxy's notion of the store's clock is off, milliseconds.
     pub(crate) skew: Vec<i64>,
     /// A store that forgets: its epoch and sequence are watched.
     pub(crate) forgets: bool,
-    /// What it forgets is everything, its epoch included.
-    pub(crate) anew: bool,
+    /// A replica takes over with what it has; else everything is gone.
+    pub(crate) replica: bool,
+    /// The loss shows in the epoch.
+    pub(crate) new_epoch: bool,
     /// The upstream has at most one effect for each `x-idempo-operation`.
     pub(crate) dedupes: bool,
     /// Who may settle the operation beside its owner.
@@ -162,9 +166,11 @@ impl Setup {
             answers: &[201],
             pieces: false,
             steps: vec![],
+            stalls: false,
             skew: vec![0; 3],
             forgets: false,
-            anew: false,
+            replica: false,
+            new_epoch: true,
             dedupes: false,
             settlers: &[],
             removed: None,

@@ -5,7 +5,8 @@ use crate::setup::{Settler, Setup};
 use crate::world::{Act, Call, Client, From, Trying, World};
 use idempo_core::exchange::{CallFailure, Effect, Exchange, Moment, Origin};
 use idempo_core::http::Headers;
-use idempo_core::store::{Action, Reply};
+use idempo_core::record::{Record, State};
+use idempo_core::store::{self, Action, Op, Reply};
 use idempo_core::trusted::{INNER_HEADER, Inner};
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ impl World {
             Act::Lose => {
                 self.budget.losses -= 1;
                 self.lost = true;
-                self.store.lose(setup.anew);
+                self.store.lose(setup.new_epoch);
             }
             Act::Notice(p) => self.notice(setup, p, self.store.epoch, self.store.seq),
             Act::Damage => {
@@ -143,6 +144,13 @@ impl World {
         let now = self.now(setup);
         let (reply, broken) = self.store.take(&call.op.value, now, setup.removed);
         self.broken = self.broken.or(broken);
+        if let (From::Attempt(i), Reply::Claimed(_)) = (call.from, &reply)
+            && !call.heard
+            && !setup.has(Fence::GaveUpForGood)
+            && !self.attempts[i].upstream.sent
+        {
+            self.send(setup, i);
+        }
         if call.heard && call.from != From::Settler {
             let reply = Arc::new(crate::digest::Marked::new(reply));
             // What nobody watches tells no states apart.
@@ -167,15 +175,16 @@ impl World {
             From::Backlog(p) => p,
             From::Settler => return,
         };
-        let lost = setup.forgets && setup.has(Fence::EpochWatched) && self.sees(proxy, epoch, seq);
         if setup.forgets {
             self.notice(setup, proxy, epoch, seq);
         }
+        // Also a claim that was asked before: it found an empty store.
+        let holds = self.now(setup) < self.proxies[proxy].hold_until;
         match call.from {
             From::Attempt(i) => {
                 let op = &call.op.value;
                 let claims = matches!(op.action, Action::Claim(_) | Action::TakeOver { .. });
-                if lost && claims && setup.has(Fence::RecoveryHold) {
+                if holds && claims {
                     let failed = Reply::Failed("recovering".to_owned());
                     let failed = crate::digest::Marked::new(failed);
                     return self.reply(setup, i, &failed);
@@ -189,10 +198,13 @@ impl World {
             }
             From::Backlog(p) => {
                 let proxy = &mut self.proxies[p];
-                let again = matches!(
-                    reply.value,
-                    Reply::Failed(_) | Reply::Full(_) | Reply::Corrupt
-                );
+                let again = match &reply.value {
+                    Reply::Failed(_) | Reply::Full(_) | Reply::Corrupt => true,
+                    // Somebody claimed what this proxy asserts, from a store that had lost it. That claim
+                    // is on its way out.
+                    Reply::Stale(record) => holds && asserts(&call.op.value, record),
+                    _ => false,
+                };
                 if again {
                     proxy.trying = Trying::Failed;
                     return;
@@ -396,6 +408,18 @@ impl World {
                 self.defer(p, op);
             }
         }
+    }
+}
+
+/// Whether that is an owner's write that met somebody else's claim.
+fn asserts(op: &Op, record: &Record) -> bool {
+    let pending = matches!(record.state, State::Pending { .. });
+    match &op.action {
+        Action::Transition(t) => match &t.fence {
+            store::Fence::Owner { claim, .. } => pending && record.owner() != Some(claim.owner),
+            store::Fence::Version { .. } => false,
+        },
+        _ => false,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Store {
     /// Raised by every write.
     pub(crate) seq: u16,
     damaged: bool,
+    /// Writes that were made, for the monitor alone.
+    made: Vec<WriteId>,
     /// What a replica has.
     replica: Option<Arc<Store>>,
 }
@@ -56,11 +58,10 @@ impl Store {
         self.replica = Some(Arc::new(self.clone()));
     }
 
-    /// The replica takes over, with what it has; `anew`: it has nothing, not even the epoch.
-    pub(crate) fn lose(&mut self, anew: bool) {
-        let epoch = self.epoch + u8::from(anew);
-        let kept = self.replica.take().filter(|_| !anew);
-        *self = kept.map_or_else(Self::default, |r| (*r).clone());
+    /// A replica takes over with what it has, which may be nothing.
+    pub(crate) fn lose(&mut self, new_epoch: bool) {
+        let epoch = self.epoch + u8::from(new_epoch);
+        *self = self.replica.take().map_or_else(Self::default, |r| (*r).clone());
         self.epoch = epoch;
     }
 
@@ -104,7 +105,18 @@ impl Store {
             self.mark(owner, now);
         }
         self.write(&action, change, &reply);
-        let broken = monitor::judge(before, &op.action, self.record(), &reply, now);
+        let mut broken = monitor::judge(before, &op.action, self.record(), &reply, now);
+        if let Action::Transition(transition) = &op.action {
+            let known = matches!(reply, Reply::Already(_) | Reply::Expired { .. });
+            if self.made.contains(&transition.write) && before.is_some() && !known {
+                broken = Some(monitor::REPEAT);
+            }
+            let renews = matches!(transition.to, Target::Renewed { .. });
+            if matches!(reply, Reply::Applied(_)) && !renews {
+                self.made.push(transition.write);
+                self.made.sort_unstable_by_key(|w| w.0);
+            }
+        }
         (reply, broken)
     }
 
@@ -195,6 +207,14 @@ fn without(
             *owner = record.owner().unwrap_or(*owner);
         }
         (Fence::NotAfter, _) => unlimited(&mut action),
+        (Fence::UnreplayableStays, Action::Transition(transition)) => {
+            if let (Held::Owner { claim, .. }, Target::Completed { blob: None, .. }) =
+                (&transition.fence, &transition.to)
+            {
+                let owner = claim.owner;
+                action = Action::Cancel { owner };
+            }
+        }
         (_, Action::Transition(transition)) => {
             seen = Some(unfenced(fence, record, transition, seq));
         }
