@@ -132,7 +132,10 @@ impl World {
 
     fn wake(&mut self) {
         for attempt in &mut self.attempts {
-            let waits = attempt.exchange.as_ref().is_some_and(|e| e.waits().is_some());
+            let waits = attempt
+                .exchange
+                .as_ref()
+                .is_some_and(|e| e.waits().is_some());
             attempt.woken |= waits;
         }
     }
@@ -277,7 +280,10 @@ impl World {
             ("idempotency-key", KEY),
             ("content-type", kind),
             ("content-length", length),
-            ("x-request-id", ["a", "b", "c"].get(i).copied().unwrap_or("d")),
+            (
+                "x-request-id",
+                ["a", "b", "c"].get(i).copied().unwrap_or("d"),
+            ),
         ]
         .into_iter()
         .collect();

@@ -8,11 +8,12 @@
 //!
 //! | module | its part |
 //! |---|---|
-//! | `setup`, [`scenarios`] | who takes part, under which policy, what may go wrong |
+//! | `setup`, [`scenarios`], [`missing`] | who takes part, under which policy, what may go wrong |
 //! | [`fence`] | the fences, each of which can be taken away |
 //! | `world`, `clock`, `store` | one moment: proxies, network, time, the store over the shipped step function |
 //! | `host` | effects of an exchange carried out, as `filter/wasm` does |
-//! | `rules`, `step`, `settle` | what can happen, and what it does |
+//! | `rules`, `step` | what can happen, and what it does |
+//! | `network`, `upstream`, `settle` | store calls on their way; what is behind the filter; who else settles |
 //! | `rest`, `monitor`, `model` | the properties |
 //! | `tell`, [`report`] | counterexamples in words |
 
@@ -20,8 +21,10 @@ mod clock;
 mod digest;
 pub mod fence;
 mod host;
+pub mod missing;
 mod model;
 mod monitor;
+mod network;
 pub mod report;
 mod rest;
 mod rules;
@@ -31,11 +34,10 @@ mod setup;
 mod step;
 mod store;
 mod tell;
+mod upstream;
 mod world;
 
 pub use fence::Fence;
-pub use model::{
-    ANSWERED, KEPT, NEVER_SENT, NO_STALE, ONE_EFFECT, SETTLES, State, TERMINAL,
-};
+pub use model::{ANSWERED, KEPT, NEVER_SENT, NO_STALE, ONE_EFFECT, SETTLES, State, TERMINAL};
 pub use setup::{Settler, Setup};
 pub use world::{Act, World};

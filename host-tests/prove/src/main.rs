@@ -1,12 +1,15 @@
 //! `prove [states] [world]`: every world to its end, or to that many states.
 
 use idempo_prove::report::{Found, check};
-use idempo_prove::{Fence, ONE_EFFECT, Setup, scenarios};
+use idempo_prove::{Fence, ONE_EFFECT, Setup, missing, scenarios};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let most = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(3_000_000);
+    let most = arguments
+        .next()
+        .and_then(|a| a.parse().ok())
+        .unwrap_or(3_000_000);
     let only = arguments.next();
     let wanted = |name: &str| only.as_deref().is_none_or(|o| o == name);
     let mut good = true;
@@ -26,11 +29,16 @@ fn main() -> ExitCode {
         if !wanted(&name) && !wanted("fences") {
             continue;
         }
-        let (setup, property) = scenarios::without(fence);
+        let (setup, property) = missing::without(fence);
         let found = check(&setup, most, 1, Some(property));
-        good &= show_failure(&format!("rule {}, without: {}", fence.rule(), fence.says()), property, &setup, &found);
+        good &= show_failure(
+            &format!("rule {}, without: {}", fence.rule(), fence.says()),
+            property,
+            &setup,
+            &found,
+        );
     }
-    for setup in [scenarios::retrying(), scenarios::same_epoch()] {
+    for setup in [missing::retrying(), missing::same_epoch()] {
         if wanted(setup.name) {
             let found = check(&setup, most, 1, Some(ONE_EFFECT));
             good &= show_failure(setup.about, ONE_EFFECT, &setup, &found);
@@ -42,7 +50,11 @@ fn main() -> ExitCode {
 /// What must fail, and how it does.
 fn show_failure(what: &str, property: &'static str, setup: &Setup, found: &Found) -> bool {
     println!("{what}\n    in the world \"{}\", {found}", setup.name);
-    let Some(path) = found.paths.get(property).filter(|_| found.wrong.contains(&property)) else {
+    let Some(path) = found
+        .paths
+        .get(property)
+        .filter(|_| found.wrong.contains(&property))
+    else {
         println!("    NOT MISSED: {property}");
         return false;
     };

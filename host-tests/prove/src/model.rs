@@ -72,7 +72,10 @@ impl Model for Setup {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Act>) {
-        state.world.acts(self, actions);
+        // What has gone wrong needs not go on.
+        if state.world.broken.is_none() && one_effect(self, &state.world) {
+            state.world.acts(self, actions);
+        }
     }
 
     fn next_state(&self, last: &State, action: Act) -> Option<State> {
@@ -85,7 +88,9 @@ impl Model for Setup {
             Property::always(NO_STALE, |_, s: &State| {
                 s.world.broken.is_none_or(|b| b == monitor::TERMINAL)
             }),
-            Property::always(TERMINAL, |_, s: &State| s.world.broken != Some(monitor::TERMINAL)),
+            Property::always(TERMINAL, |_, s: &State| {
+                s.world.broken != Some(monitor::TERMINAL)
+            }),
             Property::always(ANSWERED, |m: &Self, s: &State| {
                 let rest = s.rest(m);
                 !rest.unanswered && !rest.restless
@@ -95,20 +100,29 @@ impl Model for Setup {
             Property::always(KEPT, |m: &Self, s: &State| !s.rest(m).forgotten),
         ];
         if self.removed.is_none() {
-            all.push(Property::sometimes("an effect is recorded", |_, s: &State| {
-                let record = s.world.store.record();
-                record.is_some_and(|r| r.state.outcome().is_some())
-            }));
-            all.push(Property::sometimes("all is said and done", |_, s: &State| {
-                let mut attempts = s.world.attempts.iter();
-                s.world.calls.is_empty() && attempts.all(|a| a.arrived && a.exchange.is_none())
-            }));
+            all.push(Property::sometimes(
+                "an effect is recorded",
+                |_, s: &State| {
+                    let record = s.world.store.record();
+                    record.is_some_and(|r| r.state.outcome().is_some())
+                },
+            ));
+            all.push(Property::sometimes(
+                "all is said and done",
+                |_, s: &State| {
+                    let mut attempts = s.world.attempts.iter();
+                    s.world.calls.is_empty() && attempts.all(|a| a.arrived && a.exchange.is_none())
+                },
+            ));
         }
         if self.removed.is_none() && self.attempts.len() > 1 {
-            all.push(Property::sometimes("another attempt gets the answer", |_, s: &State| {
-                let mut later = s.world.attempts.iter().skip(1);
-                later.any(|a| matches!(a.client, Client::Told(201 | 202 | 409)))
-            }));
+            all.push(Property::sometimes(
+                "another attempt gets the answer",
+                |_, s: &State| {
+                    let mut later = s.world.attempts.iter().skip(1);
+                    later.any(|a| matches!(a.client, Client::Told(201 | 202 | 409)))
+                },
+            ));
         }
         all
     }
@@ -121,7 +135,10 @@ fn one_effect(setup: &Setup, world: &World) -> bool {
         let mut rules = policy.plan.routes.iter();
         rules.any(|r| r.upstream.router_retries_reason.is_some())
     };
-    let within = world.effects().enumerate().all(|(i, n)| n <= 1 || allowed(i));
+    let within = world
+        .effects()
+        .enumerate()
+        .all(|(i, n)| n <= 1 || allowed(i));
     of_attempts <= 1 && within
 }
 
@@ -131,18 +148,23 @@ fn settles(setup: &Setup, world: &World) -> bool {
     if world.store.is_damaged() || !matches!(world.store.view(now), Some(View::Unknown { .. })) {
         return true;
     }
-    [Settler::Close, Settler::Person, Settler::Event, Settler::Probe]
-        .into_iter()
-        .all(|settler| {
-            let mut store = world.store.clone();
-            let Some(op) = crate::settle::op(store.record(), settler, u8::MAX, now) else {
-                return false;
-            };
-            let (reply, broken) = store.take(&op, now, setup.removed);
-            let ends = matches!(&reply, Reply::Applied(record) if matches!(
-                record.state,
-                Recorded::Completed { .. } | Recorded::Closed { .. }
-            ));
-            ends && broken.is_none()
-        })
+    [
+        Settler::Close,
+        Settler::Person,
+        Settler::Event,
+        Settler::Probe,
+    ]
+    .into_iter()
+    .all(|settler| {
+        let mut store = world.store.clone();
+        let Some(op) = crate::settle::op(store.record(), settler, u8::MAX, now) else {
+            return false;
+        };
+        let (reply, broken) = store.take(&op, now, setup.removed);
+        let ends = matches!(&reply, Reply::Applied(record) if matches!(
+            record.state,
+            Recorded::Completed { .. } | Recorded::Closed { .. }
+        ));
+        ends && broken.is_none()
+    })
 }

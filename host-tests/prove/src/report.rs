@@ -31,7 +31,11 @@ pub struct Found {
 #[must_use]
 pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static str>) -> Found {
     let began = Instant::now();
-    let mut builder = setup.clone().checker().threads(threads).target_state_count(most);
+    let mut builder = setup
+        .clone()
+        .checker()
+        .threads(threads)
+        .target_state_count(most);
     if let Some(name) = until {
         builder = builder.finish_when(HasDiscoveries::AnyOf([name].into()));
     }
@@ -44,7 +48,9 @@ pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static 
         }
     }
     let paths = checker.discoveries();
-    let paths = paths.into_iter().map(|(name, path)| (name, words(setup, path)));
+    let paths = paths
+        .into_iter()
+        .map(|(name, path)| (name, words(setup, path)));
     Found {
         states: checker.unique_state_count(),
         generated: checker.state_count(),

@@ -59,10 +59,7 @@ fn judge(setup: &Setup, world: &World, rest: &mut Rest) {
     let mut attempts = world.attempts.iter();
     rest.unanswered = attempts.any(|a| a.arrived && a.client == Client::Waiting);
     let now = world.now(setup);
-    let status = world
-        .store
-        .view(now)
-        .map_or(Status::Absent, |v| v.status());
+    let status = world.store.view(now).map_or(Status::Absent, |v| v.status());
     let quiet = !world.lost && !world.store.is_damaged();
     let may_have_run = |a: &crate::world::Attempt| a.cut || (a.upstream.sent && !a.upstream.void);
     let ran = world.attempts.iter().any(may_have_run);
@@ -80,7 +77,10 @@ fn judge(setup: &Setup, world: &World, rest: &mut Rest) {
         events.any(|e| e.evidence.as_ref().is_some_and(|e| e.result.is_some()))
     });
     let overdue = status == Status::Unknown
-        && world.store.record().is_some_and(|r| r.state.status() == Status::Accepted);
+        && world
+            .store
+            .record()
+            .is_some_and(|r| r.state.status() == Status::Accepted);
     rest.forgotten = quiet && told && !kept && !beside && !overdue;
 }
 

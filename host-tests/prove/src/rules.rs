@@ -132,7 +132,11 @@ impl World {
             && (0..self.proxies.len())
                 .any(|p| self.is_news(setup, p) || !self.proxies[p].backlog.is_empty());
         // Every step of time is longer than a call is waited for.
-        let waits = !setup.stalls && self.calls.iter().any(|c| c.heard && c.from != From::Settler);
+        let waits = !setup.stalls
+            && self
+                .calls
+                .iter()
+                .any(|c| c.heard && c.from != From::Settler);
         if left.passes > 0 && !recovers && !waits {
             acts.extend((0..setup.steps.len()).map(Act::Pass));
         }

@@ -1,8 +1,6 @@
 //! The worlds that are checked: each lets a few things go wrong together, for all together would be
 //! beyond any bound.
 
-use crate::fence::Fence;
-use crate::model::{KEPT, NEVER_SENT, NO_STALE, ONE_EFFECT, TERMINAL};
 use crate::setup::{Budget, Part, Settler, Setup, adjusted, detached, policy};
 use serde_json::json;
 
@@ -17,6 +15,7 @@ pub fn all() -> Vec<Setup> {
     vec![
         plain(),
         network(),
+        crowd(),
         departures(),
         pieces(),
         leases(),
@@ -40,145 +39,276 @@ pub fn all() -> Vec<Setup> {
 }
 
 /// Nothing goes wrong.
-fn plain() -> Setup {
+pub(crate) fn plain() -> Setup {
     Setup::new("plain", "two attempts, and nothing that goes wrong")
 }
 
-fn network() -> Setup {
+pub(crate) fn network() -> Setup {
     Setup {
-        budget: Budget { timeouts: 2, repeats: 1, busy: 1, ..Budget::default() },
-        ..Setup::new("network", "store calls lost, late, repeated; a cancellation that overtakes its claim")
+        budget: Budget {
+            timeouts: 2,
+            repeats: 1,
+            busy: 1,
+            ..Budget::default()
+        },
+        ..Setup::new(
+            "network",
+            "store calls lost, late, repeated; a cancellation that overtakes its claim",
+        )
     }
 }
 
-fn departures() -> Setup {
-    Setup {
-        budget: Budget { leaves: 2, timeouts: 1, resets: 1, ..Budget::default() },
-        answers: &[201, 500],
-        ..Setup::new("departures", "clients that leave with the claim in flight, before, during and after the answer")
-    }
-}
-
-fn pieces() -> Setup {
-    Setup {
-        budget: Budget { leaves: 1, timeouts: 1, resets: 1, ..Budget::default() },
-        pieces: true,
-        ..Setup::new("pieces", "answers that come in two pieces, or break off; a client that leaves after the upstream's end")
-    }
-}
-
-fn leases() -> Setup {
-    Setup {
-        attempts: vec![Part::small(0), Part::small(1), Part::small(1)],
-        budget: Budget { passes: 2, timeouts: 1, ..Budget::default() },
-        steps: vec![THIRD_MS, LEASE_MS],
-        ..Setup::new("leases", "leases that are renewed, or end under a late owner; waiters and a third attempt")
-    }
-}
-
-fn crashes() -> Setup {
+pub(crate) fn crowd() -> Setup {
     Setup {
         attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
-        budget: Budget { crashes: 1, passes: 1, timeouts: 1, ..Budget::default() },
+        budget: Budget {
+            timeouts: 1,
+            ..Budget::default()
+        },
+        ..Setup::new(
+            "crowd",
+            "a third attempt, and a store call that is given up",
+        )
+    }
+}
+
+pub(crate) fn departures() -> Setup {
+    Setup {
+        budget: Budget {
+            leaves: 2,
+            timeouts: 1,
+            resets: 1,
+            ..Budget::default()
+        },
+        answers: &[201, 500],
+        ..Setup::new(
+            "departures",
+            "clients that leave with the claim in flight, before, during and after the answer",
+        )
+    }
+}
+
+pub(crate) fn pieces() -> Setup {
+    Setup {
+        budget: Budget {
+            leaves: 1,
+            timeouts: 1,
+            resets: 1,
+            ..Budget::default()
+        },
+        pieces: true,
+        ..Setup::new(
+            "pieces",
+            "answers that come in two pieces, or break off; a client that leaves after the upstream's end",
+        )
+    }
+}
+
+pub(crate) fn leases() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(1)],
+        budget: Budget {
+            passes: 2,
+            timeouts: 1,
+            ..Budget::default()
+        },
+        steps: vec![THIRD_MS, LEASE_MS],
+        ..Setup::new(
+            "leases",
+            "leases that are renewed, or end under a late owner; waiters and a third attempt",
+        )
+    }
+}
+
+pub(crate) fn crashes() -> Setup {
+    Setup {
+        attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
+        budget: Budget {
+            crashes: 1,
+            passes: 1,
+            timeouts: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
         ..Setup::new("crashes", "a proxy that dies at any step")
     }
 }
 
-fn router() -> Setup {
-    let allowed = json!({"upstream": {"router_retries": {"allow": {"reason": "proved idempotent"}}}});
+pub(crate) fn router() -> Setup {
+    let allowed =
+        json!({"upstream": {"router_retries": {"allow": {"reason": "proved idempotent"}}}});
     Setup {
         policies: vec![policy(&allowed)],
-        budget: Budget { retries: 1, unsent: 2, busy: 1, resets: 1, ..Budget::default() },
-        ..Setup::new("router", "a router that retries inside an attempt, as the rule allows; requests that never left")
+        budget: Budget {
+            retries: 1,
+            unsent: 2,
+            busy: 1,
+            resets: 1,
+            ..Budget::default()
+        },
+        ..Setup::new(
+            "router",
+            "a router that retries inside an attempt, as the rule allows; requests that never left",
+        )
     }
 }
 
-fn contained() -> Setup {
+pub(crate) fn contained() -> Setup {
     Setup {
-        budget: Budget { retries: 1, unsent: 1, ..Budget::default() },
+        budget: Budget {
+            retries: 1,
+            unsent: 1,
+            ..Budget::default()
+        },
         ..Setup::new("contained", "a router that would retry inside an attempt")
     }
 }
 
-fn upload() -> Setup {
-    let large = |proxy| Part { large: true, ..Part::small(proxy) };
+pub(crate) fn upload() -> Setup {
+    let large = |proxy| Part {
+        large: true,
+        ..Part::small(proxy)
+    };
     Setup {
         policies: vec![adjusted(&json!({}), |r| r.claim_after = 4)],
         attempts: vec![large(0), large(1)],
-        budget: Budget { passes: 2, leaves: 1, ..Budget::default() },
+        budget: Budget {
+            passes: 2,
+            leaves: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
-        ..Setup::new("upload", "a slow upload past its lease, claimed by its beginning")
+        ..Setup::new(
+            "upload",
+            "a slow upload past its lease, claimed by its beginning",
+        )
     }
 }
 
-fn settling() -> Setup {
+pub(crate) fn settling() -> Setup {
     Setup {
-        budget: Budget { settles: 2, passes: 1, timeouts: 1, resets: 1, ..Budget::default() },
+        budget: Budget {
+            settles: 2,
+            passes: 1,
+            timeouts: 1,
+            resets: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
         settlers: &[Settler::Close, Settler::Person, Settler::Probe],
-        ..Setup::new("settling", "people and probes that settle what is unknown, against late owners and each other")
+        ..Setup::new(
+            "settling",
+            "people and probes that settle what is unknown, against late owners and each other",
+        )
     }
 }
 
-fn events() -> Setup {
+pub(crate) fn events() -> Setup {
     Setup {
-        budget: Budget { settles: 2, timeouts: 1, repeats: 1, ..Budget::default() },
+        budget: Budget {
+            settles: 2,
+            timeouts: 1,
+            repeats: 1,
+            ..Budget::default()
+        },
         answers: &[202],
         settlers: &[Settler::Event],
-        ..Setup::new("events", "completion events, also before the acceptance is written")
+        ..Setup::new(
+            "events",
+            "completion events, also before the acceptance is written",
+        )
     }
 }
 
 /// Windows so short that an hour's step of a clock would end them.
-fn short() -> std::sync::Arc<idempo_core::exchange::Policy> {
+pub(crate) fn short() -> std::sync::Arc<idempo_core::exchange::Policy> {
     adjusted(&json!({}), |r| {
         r.replay.ttl_ms = 300_000;
         r.replay.tombstone_ttl_ms = 600_000;
     })
 }
 
-fn clock() -> Setup {
+pub(crate) fn clock() -> Setup {
     Setup {
         policies: vec![short()],
-        budget: Budget { steps: 2, passes: 2, timeouts: 1, ..Budget::default() },
+        budget: Budget {
+            steps: 2,
+            passes: 2,
+            timeouts: 1,
+            ..Budget::default()
+        },
         steps: vec![THIRD_MS],
-        ..Setup::new("clock", "a host whose clock is set an hour ahead and back, over short windows")
+        ..Setup::new(
+            "clock",
+            "a host whose clock is set an hour ahead and back, over short windows",
+        )
     }
 }
 
-fn skewed() -> Setup {
+pub(crate) fn skewed() -> Setup {
     Setup {
-        budget: Budget { passes: 2, timeouts: 1, resets: 1, ..Budget::default() },
+        budget: Budget {
+            passes: 2,
+            timeouts: 1,
+            resets: 1,
+            ..Budget::default()
+        },
         steps: vec![THIRD_MS, LEASE_MS],
         skew: vec![4_000, -4_000],
-        ..Setup::new("skew", "proxies whose notion of the store's clock is seconds apart")
+        ..Setup::new(
+            "skew",
+            "proxies whose notion of the store's clock is seconds apart",
+        )
     }
 }
 
-fn configurations() -> Setup {
+pub(crate) fn configurations() -> Setup {
     let other = adjusted(
         &json!({"fingerprint": {"digest": "sha256"}, "in_flight": {"action": "reject"}}),
         |r| r.lease_ms = 12_000,
     );
     Setup {
         policies: vec![policy(&json!({})), other],
-        attempts: vec![Part::small(0), Part { policy: 1, ..Part::small(1) }, Part { policy: 1, ..Part::small(0) }],
-        budget: Budget { passes: 1, timeouts: 1, ..Budget::default() },
+        attempts: vec![
+            Part::small(0),
+            Part {
+                policy: 1,
+                ..Part::small(1)
+            },
+            Part {
+                policy: 1,
+                ..Part::small(0)
+            },
+        ],
+        budget: Budget {
+            passes: 1,
+            timeouts: 1,
+            ..Budget::default()
+        },
         steps: vec![13_000],
-        ..Setup::new("configurations", "two configurations at once: other lease, other digest, other way to wait")
+        ..Setup::new(
+            "configurations",
+            "two configurations at once: other lease, other digest, other way to wait",
+        )
     }
 }
 
-fn forwarded() -> Setup {
+pub(crate) fn forwarded() -> Setup {
     Setup {
         attempts: vec![Part::small(0), Part::small(1), Part::small(0)],
-        budget: Budget { resets: 1, timeouts: 1, ..Budget::default() },
-        ..forwarded_as("forward", "unknown operations taken over, where the upstream dedupes")
+        budget: Budget {
+            resets: 1,
+            timeouts: 1,
+            ..Budget::default()
+        },
+        ..forwarded_as(
+            "forward",
+            "unknown operations taken over, where the upstream dedupes",
+        )
     }
 }
 
-fn forwarded_as(name: &'static str, about: &'static str) -> Setup {
+pub(crate) fn forwarded_as(name: &'static str, about: &'static str) -> Setup {
     let forward = json!({"unknown": {"forward": {"upstream_dedupes": true}}});
     Setup {
         policies: vec![policy(&forward)],
@@ -187,111 +317,115 @@ fn forwarded_as(name: &'static str, about: &'static str) -> Setup {
     }
 }
 
-fn going_detached() -> Setup {
+pub(crate) fn going_detached() -> Setup {
     Setup {
         policies: vec![detached()],
-        budget: Budget { leaves: 2, timeouts: 1, resets: 1, unsent: 1, ..Budget::default() },
+        budget: Budget {
+            leaves: 2,
+            timeouts: 1,
+            resets: 1,
+            unsent: 1,
+            ..Budget::default()
+        },
         ..Setup::new("detached", "attempts that outlive their clients")
     }
 }
 
-fn damage() -> Setup {
+pub(crate) fn damage() -> Setup {
     Setup {
-        budget: Budget { damages: 1, timeouts: 1, ..Budget::default() },
+        budget: Budget {
+            damages: 1,
+            timeouts: 1,
+            ..Budget::default()
+        },
         ..Setup::new("damage", "a record that is damaged")
     }
 }
 
-fn forgetting() -> Setup {
+pub(crate) fn forgetting() -> Setup {
     Setup {
         attempts: vec![Part::small(0), Part::small(1), Part::small(1)],
-        budget: Budget { losses: 1, passes: 1, ..Budget::default() },
+        budget: Budget {
+            losses: 1,
+            passes: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
         forgets: true,
-        ..Setup::new("forgetting", "a store that loses all it had, its epoch with it")
+        ..Setup::new(
+            "forgetting",
+            "a store that loses all it had, its epoch with it",
+        )
     }
 }
 
-fn tail() -> Setup {
+pub(crate) fn tail() -> Setup {
     Setup {
-        budget: Budget { losses: 1, copies: 1, passes: 1, busy: 1, ..Budget::default() },
+        budget: Budget {
+            losses: 1,
+            copies: 1,
+            passes: 1,
+            busy: 1,
+            ..Budget::default()
+        },
         replica: true,
-        ..Setup { name: "tail", about: "a replica that takes over without the latest writes, under another epoch", ..forgetting() }
+        ..Setup {
+            name: "tail",
+            about: "a replica that takes over without the latest writes, under another epoch",
+            ..forgetting()
+        }
     }
 }
 
-fn stalls() -> Setup {
+pub(crate) fn stalls() -> Setup {
     Setup {
-        budget: Budget { passes: 1, timeouts: 1, leaves: 1, ..Budget::default() },
+        budget: Budget {
+            passes: 1,
+            timeouts: 1,
+            leaves: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
         stalls: true,
-        ..Setup::new("stalls", "workers that stand still for a lease while their calls are answered")
+        ..Setup::new(
+            "stalls",
+            "workers that stand still for a lease while their calls are answered",
+        )
     }
 }
 
-fn taken_over() -> Setup {
+pub(crate) fn taken_over() -> Setup {
     Setup {
         attempts: vec![Part::small(0), Part::small(1)],
-        budget: Budget { passes: 2, timeouts: 1, busy: 1, ..Budget::default() },
+        budget: Budget {
+            passes: 2,
+            timeouts: 1,
+            busy: 1,
+            ..Budget::default()
+        },
         steps: vec![LEASE_MS],
-        ..forwarded_as("taken over", "owners that are late, under a rule that takes over what is unknown")
+        ..forwarded_as(
+            "taken over",
+            "owners that are late, under a rule that takes over what is unknown",
+        )
     }
 }
 
-fn late() -> Setup {
+pub(crate) fn late() -> Setup {
     Setup {
         attempts: vec![Part::small(0)],
         proxies: 1,
-        budget: Budget { timeouts: 1, repeats: 1, passes: 2, leaves: 1, ..Budget::default() },
+        budget: Budget {
+            timeouts: 1,
+            repeats: 1,
+            passes: 2,
+            leaves: 1,
+            ..Budget::default()
+        },
         steps: vec![MARK_MS],
-        ..Setup::new("late", "calls that arrive when nobody remembers that they were given up")
-    }
-}
-
-/// In which world a fence is taken away, and which property then fails.
-#[must_use]
-pub fn without(fence: Fence) -> (Setup, &'static str) {
-    use Fence::*;
-    let (world, property) = match fence {
-        AtomicClaim => (plain(), ONE_EFFECT),
-        TakeOverVersion => (forwarded(), NO_STALE),
-        OwnerToken => (taken_over(), NO_STALE),
-        ExpectedVersion => (settling(), NO_STALE),
-        WriteId => (network(), NO_STALE),
-        TerminalStays | SettlingDisowns => (settling(), TERMINAL),
-        SentDecides => (departures(), ONE_EFFECT),
-        OneTry => (router(), ONE_EFFECT),
-        RouterContained => (contained(), ONE_EFFECT),
-        GaveUpForGood | NoRecordNoRun | CancelOwn => (network(), ONE_EFFECT),
-        CancelSent | CancelMark | CopyCancelled => (network(), NEVER_SENT),
-        NotAfter => (late(), NEVER_SENT),
-        WriteWaits => (network(), KEPT),
-        UnreplayableStays => (pieces(), ONE_EFFECT),
-        DamagedIsThere => (damage(), ONE_EFFECT),
-        OneClock => (clock(), ONE_EFFECT),
-        EpochWatched | RecoveryHold | Reasserted => (forgetting(), ONE_EFFECT),
-    };
-    (world.without(fence), property)
-}
-
-/// The `retry` policy, which accepts duplicates: they must come, else the checker could not see them.
-#[must_use]
-pub fn retrying() -> Setup {
-    let retry = json!({"unknown": {"retry": {"i_accept_duplicates": "a test"}}});
-    Setup {
-        policies: vec![policy(&retry)],
-        budget: Budget { resets: 1, ..Budget::default() },
-        ..Setup::new("retry", "unknown operations that are run again, as the rule accepts")
-    }
-}
-
-/// A replica that takes over under the old epoch: its sequence catches up before anybody looks.
-#[must_use]
-pub fn same_epoch() -> Setup {
-    Setup {
-        name: "same epoch",
-        about: "a replica that takes over without the latest writes, under the same epoch",
-        new_epoch: false,
-        ..tail()
+        ..Setup::new(
+            "late",
+            "calls that arrive when nobody remembers that they were given up",
+        )
     }
 }

@@ -6,12 +6,7 @@ use idempo_core::record::{Outcome, Record, Replayable, Source, Status, WriteId};
 use idempo_core::store::{Action, Fence, Op, Target, Transition};
 
 /// What that settler sends, having seen the record as it is now. `None` where it has nothing to say.
-pub(crate) fn op(
-    record: Option<&Record>,
-    settler: Settler,
-    number: u8,
-    now: u64,
-) -> Option<Op> {
+pub(crate) fn op(record: Option<&Record>, settler: Settler, number: u8, now: u64) -> Option<Op> {
     let record = record?;
     let from = match settler {
         // An event may overtake the acceptance that it completes.

@@ -1,32 +1,14 @@
-//! What each [`Act`] does to the world, and which can happen now.
+//! What each [`Act`] does to the world.
 
-use crate::fence::Fence;
+use crate::digest::Marked;
 use crate::setup::{Settler, Setup};
+use crate::upstream::{REFUSED, VIA_UPSTREAM};
 use crate::world::{Act, Call, Client, From, Trying, World};
-use idempo_core::exchange::{CallFailure, Effect, Exchange, Moment, Origin};
-use idempo_core::http::Headers;
-use idempo_core::record::{Record, State};
-use idempo_core::store::{self, Action, Op, Reply};
-use idempo_core::trusted::{INNER_HEADER, Inner};
+use idempo_core::store::Action;
 use std::sync::Arc;
 
 /// By how much somebody sets the host's clock, milliseconds.
 const CLOCK_STEP_MS: i64 = 3_600_000;
-
-/// Code details of a connection that was never made, and of one that broke.
-const REFUSED: &str =
-    "upstream_reset_before_response_started{remote_connection_failure|delayed_connect}";
-const BROKEN: &str = "upstream_reset_before_response_started{connection_termination}";
-const VIA_UPSTREAM: &str = "via_upstream";
-
-/// What comes back behind the filter.
-#[derive(Clone, Copy, Debug)]
-struct Back {
-    status: u16,
-    details: &'static str,
-    /// The answer ends with its headers.
-    whole: bool,
-}
 
 impl World {
     /// The world after that act; `None` where it changes nothing.
@@ -131,193 +113,15 @@ impl World {
             }
             Act::Step(forward) => {
                 self.budget.steps -= 1;
-                let by = if forward { CLOCK_STEP_MS } else { -CLOCK_STEP_MS };
+                let by = if forward {
+                    CLOCK_STEP_MS
+                } else {
+                    -CLOCK_STEP_MS
+                };
                 self.clock.step(by);
             }
         }
         true
-    }
-
-    /// The store takes a call: its answer goes back, if anybody waits for it.
-    pub(crate) fn take(&mut self, setup: &Setup, k: usize) {
-        let mut call = self.calls.remove(k);
-        let now = self.now(setup);
-        let (reply, broken) = self.store.take(&call.op.value, now, setup.removed);
-        self.broken = self.broken.or(broken);
-        if let (From::Attempt(i), Reply::Claimed(_)) = (call.from, &reply)
-            && !call.heard
-            && !setup.has(Fence::GaveUpForGood)
-            && !self.attempts[i].upstream.sent
-        {
-            self.send(setup, i);
-        }
-        if call.heard && call.from != From::Settler {
-            let reply = Arc::new(crate::digest::Marked::new(reply));
-            // What nobody watches tells no states apart.
-            let (epoch, seq) = if setup.forgets {
-                (self.store.epoch, self.store.seq)
-            } else {
-                (0, 0)
-            };
-            call.answer = Some((reply, epoch, seq));
-            self.push_call(call);
-        }
-    }
-
-    /// An answer arrives at who asked.
-    pub(crate) fn deliver(&mut self, setup: &Setup, k: usize) {
-        let call = self.calls.remove(k);
-        let Some((reply, epoch, seq)) = call.answer else {
-            return;
-        };
-        let proxy = match call.from {
-            From::Attempt(i) => setup.attempts[i].proxy,
-            From::Backlog(p) => p,
-            From::Settler => return,
-        };
-        if setup.forgets {
-            self.notice(setup, proxy, epoch, seq);
-        }
-        // Also a claim that was asked before: it found an empty store.
-        let holds = self.now(setup) < self.proxies[proxy].hold_until;
-        match call.from {
-            From::Attempt(i) => {
-                let op = &call.op.value;
-                let claims = matches!(op.action, Action::Claim(_) | Action::TakeOver { .. });
-                if holds && claims {
-                    let failed = Reply::Failed("recovering".to_owned());
-                    let failed = crate::digest::Marked::new(failed);
-                    return self.reply(setup, i, &failed);
-                }
-                if setup.forgets
-                    && let Reply::Claimed(record) = &reply.value
-                {
-                    self.remember_claim(i, proxy, op, record);
-                }
-                self.reply(setup, i, &reply);
-            }
-            From::Backlog(p) => {
-                let proxy = &mut self.proxies[p];
-                let again = match &reply.value {
-                    Reply::Failed(_) | Reply::Full(_) | Reply::Corrupt => true,
-                    // Somebody claimed what this proxy asserts, from a store that had lost it. That claim
-                    // is on its way out.
-                    Reply::Stale(record) => holds && asserts(&call.op.value, record),
-                    _ => false,
-                };
-                if again {
-                    proxy.trying = Trying::Failed;
-                    return;
-                }
-                proxy.trying = Trying::Idle;
-                proxy.backlog.pop_front();
-                self.work_off(p);
-            }
-            From::Settler => {}
-        }
-    }
-
-    /// Who asked no longer waits. The request, if the store has not taken it, is still on its way.
-    pub(crate) fn give_up(&mut self, setup: &Setup, k: usize) {
-        let from = self.calls[k].from;
-        self.calls[k].heard = false;
-        self.tidy();
-        match from {
-            From::Attempt(i) => {
-                let failed = crate::digest::Marked::new(Reply::Failed("timeout".to_owned()));
-                self.reply(setup, i, &failed);
-            }
-            From::Backlog(p) => self.proxies[p].trying = Trying::Failed,
-            From::Settler => {}
-        }
-    }
-
-    pub(crate) fn effect(&mut self, setup: &Setup, i: usize) {
-        let had = self.effects().any(|n| n > 0);
-        let upstream = &mut self.attempts[i].upstream;
-        upstream.flying -= 1;
-        if !(setup.dedupes && had) {
-            upstream.effects += 1;
-        }
-    }
-
-    /// An answer, whole, from whomever.
-    pub(crate) fn come_back(&mut self, setup: &Setup, i: usize, status: u16, details: &'static str) {
-        let back = Back {
-            status,
-            details,
-            whole: details != VIA_UPSTREAM,
-        };
-        let attempt = &mut self.attempts[i];
-        let upstream = &mut attempt.upstream;
-        upstream.answered = Some(status);
-        let (tries, away) = (upstream.tries, upstream.away);
-        upstream.told = matches!(status, 201 | 202) && attempt.exchange.is_some();
-        let attempts = self.attempts_said(setup, tries);
-        if away {
-            self.tell(setup, i, &back, |e, now, out| {
-                come_home(e, back, attempts, now, out);
-            });
-            return;
-        }
-        self.tell(setup, i, &back, |e, now, out| {
-            begin(e, back, attempts, now, out);
-            if !back.whole {
-                e.on_response_body(b"done", true, now, out);
-            }
-        });
-    }
-
-    fn attempts_said(&self, setup: &Setup, tries: u8) -> u64 {
-        if setup.has(Fence::OneTry) {
-            u64::from(tries)
-        } else {
-            1
-        }
-    }
-
-    fn head(&mut self, setup: &Setup, i: usize, status: u16) {
-        self.attempts[i].upstream.head = Some(status);
-        let attempts = self.attempts_said(setup, self.attempts[i].upstream.tries);
-        let back = Back {
-            status,
-            details: VIA_UPSTREAM,
-            whole: false,
-        };
-        self.tell(setup, i, &back, |e, now, out| {
-            begin(e, back, attempts, now, out);
-        });
-    }
-
-    pub(crate) fn tail(&mut self, setup: &Setup, i: usize) {
-        let attempt = &mut self.attempts[i];
-        attempt.upstream.answered = attempt.upstream.head.take();
-        attempt.upstream.told = attempt.exchange.is_some();
-        self.tell(setup, i, &"tail", |e, now, out| {
-            e.on_response_body(b"done", true, now, out);
-        });
-    }
-
-    fn reset(&mut self, setup: &Setup, i: usize) {
-        if self.attempts[i].upstream.away {
-            self.attempts[i].upstream.answered = Some(503);
-            return self.fail_call(setup, i, CallFailure::Lost);
-        }
-        if self.attempts[i].upstream.head.take().is_some() {
-            // In the midst of the answer: the stream ends with it.
-            let attempt = &mut self.attempts[i];
-            attempt.upstream.answered = Some(0);
-            attempt.client = Client::Served(0);
-            attempt.ended = true;
-            self.tell(setup, i, &"broken", |e, now, out| e.on_end("upstream_reset_after_response_started{connection_termination}", now, out));
-            return;
-        }
-        let details = if setup.has(Fence::SentDecides) {
-            BROKEN
-        } else {
-            REFUSED
-        };
-        self.come_back(setup, i, 503, details);
     }
 
     pub(crate) fn tick(&mut self, setup: &Setup, p: usize) -> bool {
@@ -378,81 +182,9 @@ impl World {
         self.budget.settles -= 1;
         self.push_call(Call {
             from: From::Settler,
-            op: Arc::new(crate::digest::Marked::new(op)),
+            op: Arc::new(Marked::new(op)),
             heard: true,
             answer: None,
         });
     }
-
-    /// Whether that is another store than the proxy knew, or an earlier one.
-    pub(crate) fn sees(&self, p: usize, epoch: u8, seq: u16) -> bool {
-        let proxy = &self.proxies[p];
-        epoch != proxy.epoch || seq < proxy.seq
-    }
-
-    pub(crate) fn notice(&mut self, setup: &Setup, p: usize, epoch: u8, seq: u16) {
-        let lost = self.sees(p, epoch, seq) && setup.has(Fence::EpochWatched);
-        let now = self.now(setup);
-        let proxy = &mut self.proxies[p];
-        proxy.seq = if lost { seq } else { proxy.seq.max(seq) };
-        proxy.epoch = epoch;
-        if !lost {
-            return;
-        }
-        if setup.has(Fence::RecoveryHold) {
-            proxy.hold_until = now + setup.longest_lease();
-        }
-        if setup.has(Fence::Reasserted) {
-            let known: Vec<_> = proxy.known.iter().map(|(_, op)| Arc::clone(op)).collect();
-            for op in known {
-                self.defer(p, op);
-            }
-        }
-    }
-}
-
-/// Whether that is an owner's write that met somebody else's claim.
-fn asserts(op: &Op, record: &Record) -> bool {
-    let pending = matches!(record.state, State::Pending { .. });
-    match &op.action {
-        Action::Transition(t) => match &t.fence {
-            store::Fence::Owner { claim, .. } => pending && record.owner() != Some(claim.owner),
-            store::Fence::Version { .. } => false,
-        },
-        _ => false,
-    }
-}
-
-fn begin(exchange: &mut Exchange, back: Back, attempts: u64, now: Moment, out: &mut Vec<Effect>) {
-    let origin = Origin {
-        details: back.details,
-        attempts: &|| Some(attempts),
-        can_hold: true,
-    };
-    exchange.on_response_headers(&headers(back), back.whole, &origin, now, out);
-}
-
-fn come_home(
-    exchange: &mut Exchange,
-    back: Back,
-    attempts: u64,
-    now: Moment,
-    out: &mut Vec<Effect>,
-) {
-    let report = Inner {
-        details: back.details.to_owned(),
-        attempts: Some(attempts),
-    };
-    let mut lines = headers(back);
-    lines.push(INNER_HEADER, report.encode());
-    let body = if back.whole { vec![] } else { b"done".to_vec() };
-    exchange.on_detached_answer(&lines, body, false, now, out);
-}
-
-fn headers(back: Back) -> Headers {
-    let status = back.status.to_string();
-    let length = if back.whole { "0" } else { "4" };
-    [(":status", status.as_str()), ("content-length", length)]
-        .into_iter()
-        .collect()
 }

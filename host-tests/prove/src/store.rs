@@ -61,7 +61,10 @@ impl Store {
     /// A replica takes over with what it has, which may be nothing.
     pub(crate) fn lose(&mut self, new_epoch: bool) {
         let epoch = self.epoch + u8::from(new_epoch);
-        *self = self.replica.take().map_or_else(Self::default, |r| (*r).clone());
+        *self = self
+            .replica
+            .take()
+            .map_or_else(Self::default, |r| (*r).clone());
         self.epoch = epoch;
     }
 
@@ -231,17 +234,15 @@ fn unlimited(action: &mut Action) {
 
 fn unfenced(fence: Fence, record: &Record, transition: &mut Transition, seq: u16) -> Record {
     let mut seen = record.clone();
-    let terminal = matches!(
-        record.state,
-        State::Completed { .. } | State::Closed { .. }
-    );
+    let terminal = matches!(record.state, State::Completed { .. } | State::Closed { .. });
     let by_owner = matches!(transition.fence, Held::Owner { .. });
     match fence {
         Fence::WriteId => {
             transition.write = WriteId(transition.write.0 ^ (u64::from(seq) << 48));
         }
         Fence::OwnerToken => {
-            if let (Held::Owner { claim, .. }, Some(owner)) = (&mut transition.fence, record.owner())
+            if let (Held::Owner { claim, .. }, Some(owner)) =
+                (&mut transition.fence, record.owner())
             {
                 claim.owner = owner;
             }

@@ -83,7 +83,13 @@ pub(crate) struct Attempt {
 
 impl Hash for Attempt {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let known = (self.arrived, self.uploaded, self.ended, self.woken, self.cut);
+        let known = (
+            self.arrived,
+            self.uploaded,
+            self.ended,
+            self.woken,
+            self.cut,
+        );
         known.hash(state);
         self.exchange.is_some().hash(state);
         self.trail.hash(state);
