@@ -72,8 +72,8 @@ impl Model for Setup {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Act>) {
-        // What has gone wrong needs not go on.
-        if state.world.broken.is_none() && one_effect(self, &state.world) {
+        // What has gone wrong need not go on.
+        if one_effect(self, &state.world) {
             state.world.acts(self, actions);
         }
     }

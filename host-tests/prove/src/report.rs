@@ -22,6 +22,10 @@ pub struct Found {
     pub took: Duration,
     /// For a property that must hold: how it fails. For a witness: how it comes about.
     pub paths: BTreeMap<&'static str, Vec<String>>,
+    /// Properties that held in every state.
+    pub holds: Vec<&'static str>,
+    /// Witnesses that came about.
+    pub comes: Vec<&'static str>,
     /// Properties that failed, and witnesses that never came.
     pub wrong: Vec<&'static str>,
 }
@@ -40,12 +44,15 @@ pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static 
         builder = builder.finish_when(HasDiscoveries::AnyOf([name].into()));
     }
     let checker = builder.spawn_bfs().join();
-    let mut wrong = Vec::new();
+    let (mut holds, mut comes, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
     for property in setup.properties() {
         let found = checker.discovery(property.name).is_some();
-        if found == property.expectation.discovery_is_failure() {
-            wrong.push(property.name);
-        }
+        let good = match (found, property.expectation.discovery_is_failure()) {
+            (false, true) => &mut holds,
+            (true, false) => &mut comes,
+            _ => &mut wrong,
+        };
+        good.push(property.name);
     }
     let paths = checker.discoveries();
     let paths = paths
@@ -58,6 +65,8 @@ pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static 
         whole: checker.state_count() < most,
         took: began.elapsed(),
         paths: paths.collect(),
+        holds,
+        comes,
         wrong,
     }
 }

@@ -369,6 +369,7 @@ pub(crate) fn tail() -> Setup {
             ..Budget::default()
         },
         replica: true,
+        attempts: vec![Part::small(0), Part::small(1)],
         ..Setup {
             name: "tail",
             about: "a replica that takes over without the latest writes, under another epoch",

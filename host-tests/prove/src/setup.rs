@@ -177,6 +177,32 @@ impl Setup {
         }
     }
 
+    /// The same with less that goes wrong, to be gone through in a moment.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        let budget = &mut self.budget;
+        for left in [
+            &mut budget.timeouts,
+            &mut budget.leaves,
+            &mut budget.passes,
+            &mut budget.settles,
+            &mut budget.steps,
+        ] {
+            *left = (*left).min(1);
+        }
+        if budget.passes > 0 || self.dedupes {
+            self.attempts.truncate(2);
+        }
+        // What is given up is looked at in other worlds.
+        if budget.passes > 0 && (budget.leaves > 0 || budget.settles > 0) {
+            budget.timeouts = 0;
+        }
+        if self.replica {
+            (budget.busy, budget.passes) = (0, 0);
+        }
+        self
+    }
+
     /// The same without that fence.
     #[must_use]
     pub fn without(mut self, fence: Fence) -> Self {
