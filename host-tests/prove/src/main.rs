@@ -39,7 +39,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("all worlds: {states} states ({generated} generated), greatest depth {depth}\n");
+    if states > 0 {
+        println!("all worlds: {states} states ({generated} generated), greatest depth {depth}\n");
+    }
     for fence in Fence::ALL {
         let name = format!("{fence:?}");
         if !wanted(&name) && !wanted("fences") {

@@ -18,6 +18,8 @@ pub struct Found {
     pub depth: usize,
     /// Every state within the bounds of the world was seen.
     pub whole: bool,
+    /// The property that it was for has failed.
+    pub stopped: bool,
     /// How long it took.
     pub took: Duration,
     /// For a property that must hold: how it fails. For a witness: how it comes about.
@@ -62,7 +64,8 @@ pub fn check(setup: &Setup, most: usize, threads: usize, until: Option<&'static 
         states: checker.unique_state_count(),
         generated: checker.state_count(),
         depth: checker.max_depth().saturating_sub(1),
-        whole: checker.state_count() < most,
+        whole: until.is_none() && checker.state_count() < most,
+        stopped: until.is_some_and(|name| wrong.contains(&name)),
         took: began.elapsed(),
         paths: paths.collect(),
         holds,
@@ -91,7 +94,11 @@ impl fmt::Display for Found {
             self.states,
             self.generated,
             self.depth,
-            if self.whole { "whole" } else { "cut off" },
+            match (self.stopped, self.whole) {
+                (true, _) => "until it failed",
+                (false, true) => "whole",
+                (false, false) => "cut off",
+            },
             self.took.as_secs_f64()
         )
     }
