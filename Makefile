@@ -34,7 +34,7 @@ test: wasm-target envoy tools stores
 	@python3 host-tests/scripts/run_tests.py
 
 # The model checker over the shipped core, every world to its end (docs/proof.md); `make test` has the quick
-# bound. Some twenty minutes on two slow cores. Parts: make prove PROVE_ARGS='deep fences'
+# bound. Ten minutes or so on two slow cores. Parts: make prove PROVE_ARGS='deep fences'
 PROVE_ARGS ?= deep
 prove:
 	cargo build --quiet --package idempo-prove --profile bench
