@@ -23,7 +23,7 @@ ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
 BENCH           := $(CARGO_TARGET_DIR)/release/bench
 BENCH_ARGS      ?=
 
-.PHONY: run test fuzz mutants stores module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-stores bench-tools clean
+.PHONY: run test prove fuzz mutants stores module filter envoy tools wasm-target fmt bench bench-churn bench-core bench-profile bench-stores bench-tools clean
 
 run: module envoy
 	cargo build --quiet --package host-tests --bin demo
@@ -32,6 +32,13 @@ run: module envoy
 
 test: wasm-target envoy tools stores
 	@python3 host-tests/scripts/run_tests.py
+
+# The model checker over the shipped core, every world to its end (docs/proof.md); `make test` has the quick
+# bound. Ten minutes or so on two slow cores. Parts: make prove PROVE_ARGS='deep fences'
+PROVE_ARGS ?= deep
+prove:
+	cargo build --quiet --package idempo-prove --profile bench
+	@exec $(CARGO_TARGET_DIR)/release/prove $(PROVE_ARGS)
 
 # The servers that the store engines are tested against.
 STORES := redis-server webdis

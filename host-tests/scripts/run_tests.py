@@ -109,6 +109,7 @@ STAGES = [
         ["cargo", "test", "--package", "idempo-core", "--lib", "--target", WASM],
         {"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER": str(WASM_RUNNER)}, True, False,
     ),
+    ("model checking, quick bound", tests("--package", "idempo-prove"), {}, True, False),
     ("modules", ["make", "--no-print-directory", "filter"], {}, False, True),
     # One process: the module is compiled once for all of its tests.
     ("second engine", ["cargo", "test", "--package", "idempo-engine-tests"], {}, True, False),

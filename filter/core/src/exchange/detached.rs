@@ -73,7 +73,7 @@ pub enum CallFailure {
 }
 
 /// What the headers and the host say of this attempt's fitness.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fitness {
     /// The host says that the loopback answers, and has room for a call.
     ready: bool,
@@ -83,7 +83,7 @@ pub(super) struct Fitness {
 }
 
 /// An attempt that is on its way outside of its stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trip {
     /// The client has left.
     gone: bool,

@@ -118,7 +118,7 @@ pub struct Seed {
 }
 
 /// One attempt.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Exchange {
     policy: Arc<Policy>,
     seed: Seed,
@@ -143,7 +143,7 @@ pub struct Exchange {
     store_failures: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum Phase {
     /// Nothing seen yet.
     #[default]
@@ -173,7 +173,7 @@ enum Phase {
 }
 
 /// Which store reply is awaited.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Step {
     /// The identity that the route had before, by its place in `previous`.
     Previous(usize),
@@ -197,7 +197,7 @@ enum Held {
 }
 
 /// What the headers said, while the body is awaited.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Gather {
     headers: Headers,
     /// Decided, unless a rule looks into the body.
@@ -214,7 +214,7 @@ struct Gather {
 }
 
 /// Caller facts that were read with the headers, because the host has them only then.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct CallerFacts {
     tenant: Option<Result<TenantValue, crate::tenant::TenantError>>,
     principal: Option<Result<Option<Vec<u8>>, crate::tenant::TenantError>>,
@@ -227,7 +227,7 @@ struct Chosen {
 }
 
 /// A request that is complete and understood.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Attempt {
     route: usize,
     mode: Mode,
@@ -261,7 +261,7 @@ struct Attempt {
 }
 
 /// A claimed attempt that was sent on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     attempt: Box<Attempt>,
     claim: Box<Claim>,
@@ -280,7 +280,7 @@ struct Run {
 }
 
 /// An answer being recorded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Recording {
     status: u16,
     kept: Vec<Line>,

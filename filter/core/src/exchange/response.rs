@@ -145,7 +145,7 @@ impl Exchange {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) else {
+        let Some((run, mut recording)) = self.take_record() else {
             return;
         };
         recording.take(chunk, self.route(run.attempt.route));
@@ -161,9 +161,21 @@ impl Exchange {
         self.phase = Phase::Record(run, recording);
     }
 
+    /// The answer that is being recorded. Any other phase stays what it is: a body or trailers may
+    /// also follow an answer whose last write is under way already.
+    fn take_record(&mut self) -> Option<(Box<Run>, Box<Recording>)> {
+        match std::mem::take(&mut self.phase) {
+            Phase::Record(run, recording) => Some((run, recording)),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
     /// The answer ends with trailers.
     pub fn on_response_trailers(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        if let Phase::Record(run, mut recording) = std::mem::take(&mut self.phase) {
+        if let Some((run, mut recording)) = self.take_record() {
             recording.drop_body(Replayable::Trailers);
             self.finish(run, *recording, now, out);
         }

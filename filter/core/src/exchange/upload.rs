@@ -37,7 +37,7 @@ pub enum Body {
 }
 
 /// A body on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Upload {
     hash: Option<Streamed>,
     /// Once it is complete.

@@ -4,7 +4,7 @@ use crate::plan::DigestAlgorithm;
 use sha2::{Digest as _, Sha256};
 
 /// BLAKE3 or SHA-256 behind one face. BLAKE3's state is some 2 KiB, so it lives on the heap.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Hasher {
     Blake3(Box<blake3::Hasher>),
     Sha256(Sha256),

@@ -62,7 +62,7 @@ fn beginning(
 }
 
 /// A body on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Streamed {
     /// Everything but the body.
     whole: Hasher,

@@ -346,3 +346,33 @@ fn markers_say_what_is_recorded_not_what_was_hoped() {
     assert!(promised.is_some());
     assert_eq!(world.keyed("{}").header("idempotency-expires"), promised);
 }
+
+#[test]
+fn what_follows_an_answer_does_not_lose_its_last_write() {
+    // The store takes its time: the rest of the answer comes before its reply does.
+    for trailers in [false, true] {
+        let mut world = World::new(plan());
+        let mut first = world.keyed("{}");
+        let (moment, mut out) = (world.moment(), vec![]);
+        let origin = Origin {
+            details: "via_upstream",
+            attempts: &|| Some(1),
+            can_hold: true,
+        };
+        let headers: Headers = [(":status", "429")].into_iter().collect();
+        let exchange = &mut first.exchange;
+        exchange.on_response_headers(&headers, false, &origin, moment, &mut out);
+        assert!(out.iter().any(|e| matches!(e, Effect::Store(_))));
+        assert!(exchange.holds_response());
+        if trailers {
+            exchange.on_response_trailers(moment, &mut out);
+        } else {
+            exchange.on_response_body(b"slow down", true, moment, &mut out);
+        }
+        assert!(exchange.holds_response(), "the release is not known yet");
+        out.clear();
+        exchange.on_store(Reply::Failed("timeout".into()), moment, &mut out);
+        assert!(out.contains(&Effect::Retry), "it is made again");
+        assert!(exchange.is_over());
+    }
+}
