@@ -299,8 +299,7 @@ impl Remote {
             };
             if asked {
                 let next = shard.wrapping_add(1) % SHARDS;
-                self.swept
-                    .set((next, host.saturating_add(SWEEP_EVERY_MS)));
+                self.swept.set((next, host.saturating_add(SWEEP_EVERY_MS)));
                 self.asks.set(asks.saturating_sub(1));
             }
         }

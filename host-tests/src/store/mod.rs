@@ -11,14 +11,18 @@
 //! | [`bridge`] | Redis over REST, in front of that server |
 //! | [`front`] | what speaks HTTP for it, as an Envoy reaches it |
 //! | [`gate`] | between the two: holds, loses and spoils calls and answers |
+//! | [`site`] | Envoys before such a store, and clients that repeat themselves |
+//! | [`loss`] | ways in which a Redis comes back with less than it had |
 
 pub mod bridge;
 pub mod desk;
 pub mod front;
 pub mod gate;
 pub mod local;
+pub mod loss;
 pub mod redis;
 pub mod scenarios;
+pub mod site;
 pub mod wire;
 
 use idempo_core::store::{Op, Reply};
