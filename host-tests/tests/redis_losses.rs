@@ -2,14 +2,14 @@
 //! lagged. Both Envoys have seen what is lost, one has written it.
 
 use host_tests::{
-    check::{refused, replayed, until},
+    check::{refused, replayed},
     client::Raw,
     filter::key,
     store::{
         front::Front,
         loss::{Loss, Lossy},
         redis::Way,
-        site::{builder, charge, gauge, is_replay, sound, start, swept},
+        site::{builder, charge, gauge, is_replay, once_known, sound, start, swept},
     },
     upstream::Upstream,
 };
