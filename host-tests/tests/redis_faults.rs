@@ -360,7 +360,9 @@ async fn a_store_that_comes_back_with_its_disk_is_taken_up_again() {
     let mut redis = Server::durable();
     let front = Front::start(&redis, Way::Webdis);
     let upstream = Upstream::start().await;
-    let envoy = start(&upstream, &front, front.addr(), json!({}), json!({})).await;
+    let (hold, route) = (json!({"hold": "6s"}), json!({"lease": "5s"}));
+    let envoy = start(&upstream, &front, front.addr(), hold, route).await;
+    swept(&envoy).await;
     let before = charge(&key());
     let first = send(&envoy, &before).await;
     assert_eq!(first.status, 201, "{first:?}");
@@ -383,10 +385,14 @@ async fn a_store_that_comes_back_with_its_disk_is_taken_up_again() {
     redis.revive();
     gauge(&envoy, "idempo_store_ready", 1).await;
     replayed(&first, &once_back(&envoy, &before).await);
+    // It might have lost something: that is found out first.
+    let early = send(&envoy, &charge(&key())).await;
+    refused(&early, 503, "store_recovering");
     gauge(&envoy, "idempo_write_backlog", 0).await;
     let again = send(&envoy, &running).await;
     assert!(is_replay(&again), "{again:?}");
     assert_eq!(again.body, ran.body);
+    gauge(&envoy, "idempo_store_recovering", 0).await;
     let retried = send(&envoy, &meanwhile).await;
     assert_eq!(retried.status, 201, "{retried:?}");
     assert_eq!(upstream.effects(), 3);
@@ -540,6 +546,9 @@ async fn what_is_written_again_is_not_lost_to_a_claim_that_is_taken_back() {
     )
     .await;
     let two = start(&upstream, &front, gates[1].addr(), store, route).await;
+    for envoy in [&one, &two] {
+        swept(envoy).await;
+    }
     let (done, running) = (charge(&key()), charge(&key()));
     let first = send(&one, &done).await;
     assert_eq!(first.status, 201, "{first:?}");

@@ -8,8 +8,8 @@ use host_tests::store::redis::{PASSWORD, Remote, Server, Way};
 use host_tests::store::wire::{Resp, Said};
 use idempo_core::ids::OperationId;
 use idempo_core::record::{Status, Version, Windows};
-use idempo_core::store::redis::{SCRIPT, SCRIPT_SHA1, Script};
-use idempo_core::store::remote::{HttpAnswer, Understood, shard_of};
+use idempo_core::store::redis::{DOUBT_MS, SCRIPT, SCRIPT_SHA1, Script};
+use idempo_core::store::remote::{HttpAnswer, SHARDS, Understood, shard_of};
 use idempo_core::store::{Action, Full, Op, Reply, Target, contract};
 use std::collections::HashSet;
 
@@ -89,6 +89,109 @@ fn of_many_that_claim_at_once_one_wins() {
         claimants.into_iter().map(|c| c.join().unwrap()).collect()
     });
     assert_eq!(won.iter().sum::<u64>(), 200, "{won:?}");
+}
+
+/// A server that takes another's place, or starts again, has another history. What it may lack is not
+/// claimed for a while, whoever asks; what it has is as it was, and can be ended.
+#[test]
+fn another_server_is_doubted_for_a_while() {
+    for way in [Way::Webdis, Way::Resp] {
+        let server = Server::start(&[]);
+        let mut redis = server.admin();
+        let mut remote = Remote::new(&server, way);
+        for shard in 0..SHARDS {
+            remote.sweep(shard, 0);
+        }
+        let mut desk = Desk::new(&mut remote, &format!("doubt {way:?}"));
+        let unknown = |desk: &mut Desk<'_>| {
+            let end = desk.by_owner(1, 5, unknown());
+            match desk
+                .call(&[(3, Action::Claim(desk.claim(1))), (3, end)])
+                .pop()
+            {
+                Some(Reply::Applied(record)) => record.version,
+                other => panic!("{other:?}"),
+            }
+        };
+        let expect = unknown(&mut desk);
+        desk.claims(1);
+        let claims: Vec<_> = [2, 4].map(|n| (n, Action::Claim(desk.claim(1)))).into();
+        desk.call(&claims);
+        let place = shard_key("server", &desk.id(1));
+        let history = get(&mut redis, &place);
+        assert!(history.ends_with(",0"), "{history}: no doubt at first");
+
+        // Promoted: the same data, another history.
+        redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        redis.command(&["REPLICAOF", "NO", "ONE"]);
+        let take_over = Action::TakeOver {
+            claim: desk.claim(7),
+            expect,
+        };
+        let steps = [
+            (1, Action::Claim(desk.claim(1))),
+            (1, Action::Claim(desk.claim(2))),
+            (1, desk.by_owner(1, 5, done(5))),
+            (2, desk.cancel(1)),
+            (2, Action::Claim(desk.claim(2))),
+            (3, take_over.clone()),
+            (4, desk.by_owner(1, 5, renewed(LONG))),
+            (5, desk.by_owner(1, 5, done(5))),
+            (6, Action::Claim(desk.claim(1))),
+            (6, Action::Read),
+        ];
+        let replies = desk.call(&steps);
+        let names: Vec<_> = replies.iter().map(Reply::name).collect();
+        let right = [
+            "claimed",
+            "current",
+            "applied",
+            "cancelled",
+            "recovering",
+            "recovering",
+            "applied",
+            "applied",
+            "recovering",
+            "absent",
+        ];
+        assert_eq!(names, right);
+        let Reply::Recovering(left) = replies[4] else {
+            panic!("for how long");
+        };
+        assert_eq!(left, DOUBT_MS);
+        let now = desk.now();
+        let seen = get(&mut redis, &place);
+        assert_ne!(seen.split(',').next(), history.split(',').next());
+        assert_eq!(
+            seen.split(',').nth(1),
+            Some((now + DOUBT_MS).to_string().as_str())
+        );
+        desk.wait(3);
+        desk.call(&[(6, Action::Claim(desk.claim(2)))]);
+        assert_eq!(get(&mut redis, &place), seen, "it ends when it said");
+        let state = |remote: &Remote, n: &OperationId| {
+            let shards = &remote.last().shards;
+            shards
+                .iter()
+                .find(|s| s.shard == shard_of(n))
+                .unwrap()
+                .doubt_until
+        };
+        let six = desk.id(6);
+        // Then it is over.
+        for shard in 0..SHARDS {
+            let place = format!("{{idempo:{shard:02}}}:1:server");
+            if let Said::Text(Some(text)) = redis.command(&["GET", &place]) {
+                let text = String::from_utf8(text).unwrap();
+                let (id, _) = text.split_once(',').unwrap();
+                redis.command(&["SET", &place, &format!("{id},{}", now - 1)]);
+            }
+        }
+        let steps = [(6, Action::Claim(desk.claim(3))), (3, take_over)];
+        let names: Vec<_> = desk.call(&steps).iter().map(Reply::name).collect();
+        assert_eq!(names, ["claimed", "claimed"]);
+        assert_eq!(state(&remote, &six), 0);
+    }
 }
 
 #[test]

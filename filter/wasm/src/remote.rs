@@ -309,7 +309,7 @@ impl Remote {
         }
         self.deliver(plugin, events);
         self.pump(plugin);
-        let recovering = self.queue.borrow().recovering_ms(host) > 0;
+        let recovering = self.queue.borrow().is_holding(host);
         if self.reported_recovering.replace(recovering) != recovering {
             let gauge = u64::from(recovering);
             plugin.metrics().gauge(Gauge::StoreRecovering, gauge);
@@ -347,6 +347,7 @@ impl Remote {
             Event::TakeBack(op) => plugin.deferred().defer(op, host),
             Event::Assert(op) => plugin.deferred().assert(op, host),
             Event::Forgot { shard, how } => self.on_forgot(plugin, shard, how, host, now),
+            Event::Doubted { shard, first } => self.on_doubted(plugin, shard, first, host, now),
             Event::Swept(swept) => self.on_swept(plugin, swept),
             Event::Ready(Ok(())) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 1);
@@ -384,7 +385,28 @@ impl Remote {
         );
         let metrics = plugin.metrics();
         metrics.count(&plugin.policy().plan, Counter::StoreForgot);
-        metrics.gauge(Gauge::StoreRecovering, 1);
+        self.write_again(plugin, shard, host, now);
+    }
+
+    /// The server of this shard is another one than before.
+    fn on_doubted(&self, plugin: &Plugin, shard: u8, first: bool, host: u64, now: Moment) {
+        if first {
+            host::log(
+                Level::Warn,
+                &format!(
+                    "the store at cluster {} has been started again, or another server has taken its \
+                     place: nothing new is claimed for a moment, while proxies write again what it may \
+                     lack",
+                    self.cluster
+                ),
+            );
+        }
+        self.write_again(plugin, shard, host, now);
+    }
+
+    /// Other workers are told, and what runs says so again.
+    fn write_again(&self, plugin: &Plugin, shard: u8, host: u64, now: Moment) {
+        plugin.metrics().gauge(Gauge::StoreRecovering, 1);
         self.reported_recovering.set(true);
         self.asks.set(SHARDS);
         self.shared_at.set(0);
@@ -436,10 +458,9 @@ impl Remote {
             && let Some((memory, until)) = octets.split_last_chunk::<8>()
         {
             let until = u64::from_le_bytes(*until);
-            if until > queue.recovering_until() {
+            if queue.learn(&Memory::decode(memory), until) {
                 self.asks.set(SHARDS);
             }
-            queue.learn(&Memory::decode(memory), until);
         }
         let mut own = queue.memory().encode();
         own.extend_from_slice(&queue.recovering_until().to_le_bytes());

@@ -13,6 +13,8 @@
 //! | [`gate`] | between the two: holds, loses and spoils calls and answers |
 //! | [`resp`] | an Envoy that hands raw RESP on by itself |
 //! | [`cluster`] | three masters, and Envoy's own Redis proxy before them |
+//! | [`site`] | Envoys before such a store, and clients that repeat themselves |
+//! | [`loss`] | ways in which a Redis comes back with less than it had |
 
 pub mod bridge;
 pub mod cluster;
@@ -20,9 +22,11 @@ pub mod desk;
 pub mod front;
 pub mod gate;
 pub mod local;
+pub mod loss;
 pub mod redis;
 pub mod resp;
 pub mod scenarios;
+pub mod site;
 pub mod wire;
 
 use idempo_core::store::{Op, Reply};

@@ -10,7 +10,7 @@ use super::size::Size;
 use super::{classes, validate};
 use crate::plan::{self, Plan};
 use crate::reply::Code;
-use crate::store::redis::Layout;
+use crate::store::redis::{DOUBT_MS, Layout};
 use std::collections::BTreeMap;
 
 const LEASE_MS: u64 = 30_000;
@@ -142,7 +142,7 @@ fn redis(
             .map_or_else(Layout::default, Layout::new),
         per_shard: written.topology == Some(model::Topology::Cluster),
         timeout_ms: ms(written.timeout, STORE_TIMEOUT_MS),
-        hold_ms: ms(written.hold, plan::longest_lease_ms(routes)),
+        hold_ms: ms(written.hold, plan::longest_lease_ms(routes).max(DOUBT_MS)),
         calls: limit(|l| l.store_calls, STORE_CALLS),
         queue: limit(|l| l.store_queue, STORE_QUEUE),
     }

@@ -247,7 +247,7 @@ model! {
         pub authorization: Option<EnvSecret>,
         /// Transport `resp`: what `AUTH` is sent.
         pub login: Option<Login>,
-        /// How long nothing new is claimed after the store has forgotten something. At least the longest lease of all routes, which is the default.
+        /// How long nothing new is claimed after the store has forgotten something. At least the longest lease of all routes; by default that, and no less than 12 s, in which every proxy has heard of it.
         pub hold: Option<Millis>,
     }
 

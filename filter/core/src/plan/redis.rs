@@ -1,7 +1,7 @@
 //! The Redis store as it is configured: where it is, which variables hold its secrets, and the
 //! bounds of calls to it.
 
-use crate::store::redis::{Layout, Login, Redis, Transport};
+use crate::store::redis::{DOUBT_MS, Layout, Login, Redis, Transport};
 use crate::store::remote::{Credential, Limits};
 
 /// The largest recorded body that a call carries: as text, with its headers and among others, it
@@ -37,7 +37,8 @@ pub struct RedisStore {
     pub per_shard: bool,
     /// How long one call may take, ms (default 500).
     pub timeout_ms: u64,
-    /// How long nothing new is claimed after the store has forgotten, ms (default: the longest lease).
+    /// How long nothing new is claimed after the store has forgotten, ms (default: the longest lease,
+    /// and at least [`DOUBT_MS`]).
     pub hold_ms: u64,
     /// Calls under way per worker (default 4).
     pub calls: u32,
@@ -120,7 +121,8 @@ impl RedisStore {
                 }),
             },
         };
-        Ok(Redis::new(transport, self.layout.clone()))
+        let engine = Redis::new(transport, self.layout.clone());
+        Ok(engine.doubting_for(self.hold_ms.min(DOUBT_MS)))
     }
 }
 

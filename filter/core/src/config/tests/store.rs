@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::{RedisLogin, RedisStore, RedisTransport};
-use crate::store::redis::{Layout, Script};
+use crate::store::redis::{DOUBT_MS, Layout, Script};
 use crate::store::remote::{Batch, Limits, Nonce};
 
 fn redis(config: Value) -> RedisStore {
@@ -88,6 +88,12 @@ fn who_holds_a_claim_is_waited_for() {
     let short = json!({"id": "short", "lease": "5s", "match": {"path": {"prefix": "/short"}}});
     config["routes"].as_array_mut().unwrap().push(short);
     assert_eq!(redis(config.clone()).hold_ms, 45_000);
+    // However short: every proxy must have heard of a loss by then.
+    let mut hasty = with_redis();
+    hasty["defaults"] = json!({"lease": "5s"});
+    assert_eq!(redis(hasty.clone()).hold_ms, DOUBT_MS);
+    hasty["store"]["redis"]["hold"] = json!("5s");
+    assert_eq!(redis(hasty).hold_ms, 5_000);
     config["store"]["redis"]["hold"] = json!("44s");
     let said = parse_value(config).unwrap_err();
     assert_eq!(said.errors()[0].path, "store.redis.hold");

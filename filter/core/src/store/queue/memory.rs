@@ -14,6 +14,8 @@ struct Seen {
     seq: u64,
     /// How many losses were noticed so far.
     losses: u32,
+    /// The latest doubt that was heard of.
+    doubt_until: u64,
 }
 
 impl Seen {
@@ -24,7 +26,7 @@ impl Seen {
 }
 
 /// Octets of one shard's state as text for other workers.
-const ENCODED: usize = 24;
+const ENCODED: usize = 32;
 
 impl Memory {
     /// Takes a shard's state in. `known` is what was known when the call left, because a later answer
@@ -39,6 +41,7 @@ impl Memory {
                 epoch,
                 seq: state.seq,
                 losses: 0,
+                doubt_until: 0,
             });
             return None;
         };
@@ -72,11 +75,31 @@ impl Memory {
         })
     }
 
-    /// Takes over what another worker knows of shards of which this one knows nothing.
-    pub(super) fn learn(&mut self, other: &Self) {
+    /// Whether the shard's state tells of a doubt for the first time. After [`Memory::note`].
+    pub(super) fn doubts(&mut self, state: &ShardState) -> bool {
+        let slot = self.shards.get_mut(usize::from(state.shard));
+        let Some(seen) = slot.and_then(Option::as_mut) else {
+            return false;
+        };
+        // Another server has another clock: later is not greater.
+        let new = state.doubt_until != 0 && state.doubt_until != seen.doubt_until;
+        if new {
+            seen.doubt_until = state.doubt_until;
+        }
+        new
+    }
+
+    /// Takes over what another worker knows of shards of which this one knows nothing. `true`: the other
+    /// has heard of a doubt that this one has not.
+    pub(super) fn learn(&mut self, other: &Self) -> bool {
+        let mut news = false;
         for (own, theirs) in self.shards.iter_mut().zip(other.shards) {
+            if let (Some(own), Some(theirs)) = (&own, &theirs) {
+                news |= theirs.doubt_until > own.doubt_until;
+            }
             *own = own.or(theirs);
         }
+        news
     }
 
     /// For other workers.
@@ -87,6 +110,7 @@ impl Memory {
             let seen = seen.unwrap_or_default();
             octets.extend_from_slice(&seen.epoch);
             octets.extend_from_slice(&seen.seq.to_le_bytes());
+            octets.extend_from_slice(&seen.doubt_until.to_le_bytes());
         }
         octets
     }
@@ -102,11 +126,14 @@ impl Memory {
             let Some((epoch, seq)) = part.split_first_chunk::<16>() else {
                 continue;
             };
-            let seq = seq.try_into().map_or(0, u64::from_le_bytes);
+            let Some((seq, doubt)) = seq.split_first_chunk::<8>() else {
+                continue;
+            };
             *slot = (*epoch != [0; 16]).then_some(Seen {
                 epoch: *epoch,
-                seq,
+                seq: u64::from_le_bytes(*seq),
                 losses: 0,
+                doubt_until: doubt.try_into().map_or(0, u64::from_le_bytes),
             });
         }
         memory

@@ -102,6 +102,14 @@ pub enum Event {
         /// How that was seen, for the log.
         how: &'static str,
     },
+    /// The server of this shard is another one than before, and may lack the last writes: it claims
+    /// nothing for a while. What runs should assert its claim again.
+    Doubted {
+        /// Which shard.
+        shard: u8,
+        /// None was in doubt before.
+        first: bool,
+    },
     /// A sweep was answered.
     Swept(Swept),
     /// Whether the store answers has changed: it does, or why it does not.
@@ -166,6 +174,8 @@ pub struct Queue {
     lanes: Lanes,
     memory: Memory,
     recovering_until: u64,
+    /// Until when the store is known to claim nothing in some shard.
+    doubted_until: u64,
     recent: Recent,
 }
 
@@ -184,6 +194,7 @@ impl Queue {
             lanes: Lanes::new(settings.per_shard, settings.limits.operations),
             memory: Memory::default(),
             recovering_until: 0,
+            doubted_until: 0,
             recent: Recent::default(),
             settings,
         }
@@ -213,16 +224,24 @@ impl Queue {
         self.recovering_until.saturating_sub(now)
     }
 
+    /// Whether nothing new is claimed in some shard at least.
+    #[must_use]
+    pub const fn is_holding(&self, now: u64) -> bool {
+        self.recovering_until > now || self.doubted_until > now
+    }
+
     /// What is known of the store, for workers that start later.
     #[must_use]
     pub const fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Takes over what another worker knows, where this one knows nothing yet.
-    pub fn learn(&mut self, memory: &Memory, recovering_until: u64) {
-        self.memory.learn(memory);
+    /// Takes over what another worker knows, where this one knows nothing yet. `true`: the other has
+    /// heard of a loss, or of a doubt, that this one has to look for.
+    pub fn learn(&mut self, memory: &Memory, recovering_until: u64) -> bool {
+        let news = self.memory.learn(memory) || recovering_until > self.recovering_until;
         self.recovering_until = self.recovering_until.max(recovering_until);
+        news
     }
 
     /// Until when nothing is claimed, by the caller's clock.
@@ -656,7 +675,18 @@ impl Queue {
         }
         let mut lost = Vec::new();
         for state in shards {
-            let Some(how) = self.memory.note(state, known) else {
+            let how = self.memory.note(state, known);
+            if self.memory.doubts(state) {
+                let first = self.doubted_until <= now;
+                let left = state.doubt_until.saturating_sub(store_now);
+                self.doubted_until = self.doubted_until.max(now.saturating_add(left));
+                let shard = state.shard;
+                out.push(Event::Doubted { shard, first });
+                if how.is_none() {
+                    lost.push(shard);
+                }
+            }
+            let Some(how) = how else {
                 continue;
             };
             self.recovering_until = now.saturating_add(self.settings.hold_ms);

@@ -16,6 +16,7 @@ pub(super) struct Store {
     marks: Vec<OwnerToken>,
     shards: BTreeMap<u8, (u8, u64)>,
     pub(super) ahead: u64,
+    doubt_until: u64,
 }
 
 impl Store {
@@ -25,6 +26,7 @@ impl Store {
             marks: Vec::new(),
             shards: BTreeMap::new(),
             ahead: 5_000,
+            doubt_until: 0,
         }
     }
 
@@ -41,6 +43,7 @@ impl Store {
             shard,
             epoch: Some([epoch; 16]),
             seq,
+            doubt_until: self.doubt_until,
         }
     }
 
@@ -576,6 +579,67 @@ fn a_lost_tail_is_noticed_once() {
     };
     assert_eq!(line.out.iter().filter(noticed).count(), 1);
     assert_eq!(line.queue.recovering_ms(line.now), 30_000);
+}
+
+#[test]
+fn what_was_written_lately_is_written_again_to_another_server_once() {
+    let mut line = Line::ready();
+    line.push(op(1, Action::Claim(claim(1))), 1);
+    let call = line.send().expect("the claim");
+    line.complete(call);
+    line.push(op(1, complete(1, line.now + 5_000, 7, 10)), 2);
+    let call = line.send().expect("the answer");
+    line.complete(call);
+    assert_eq!(line.replies(), [(1, "claimed"), (2, "applied")]);
+    let shard = shard_of(&id(1));
+    let told = |line: &mut Line| {
+        let out = std::mem::take(&mut line.out);
+        let doubts = out.iter().filter(|e| matches!(e, Event::Doubted { .. }));
+        let asserts = out.iter().filter(|e| matches!(e, Event::Assert(_)));
+        let lost = out.iter().any(|e| matches!(e, Event::Forgot { .. }));
+        (doubts.count(), asserts.count(), lost)
+    };
+    line.store.doubt_until = line.now + line.store.ahead + 12_000;
+    line.sweep(shard);
+    assert_eq!(told(&mut line), (1, 1, false));
+    assert!(line.queue.is_holding(line.now + 11_999));
+    assert!(!line.queue.is_holding(line.now + 12_000));
+    assert_eq!(line.queue.recovering_ms(line.now), 0, "the store decides");
+    line.sweep(shard);
+    assert_eq!(told(&mut line), (0, 0, false), "once");
+    // The next one's clock is behind.
+    line.store.doubt_until -= 5_000;
+    line.sweep(shard);
+    assert_eq!(told(&mut line), (1, 1, false));
+    line.store.doubt_until = 0;
+    line.sweep(shard);
+    assert_eq!(told(&mut line), (0, 0, false));
+}
+
+#[test]
+fn a_doubt_that_another_worker_has_heard_of_is_looked_for() {
+    let (mut one, mut two) = (Line::ready(), Line::ready());
+    let tell = |one: &Line, two: &mut Line| {
+        let memory = Memory::decode(&one.queue.memory().encode());
+        two.queue.learn(&memory, 0)
+    };
+    assert!(!tell(&one, &mut two));
+    one.store.doubt_until = one.now + 12_000;
+    one.sweep(0);
+    assert!(tell(&one, &mut two), "news");
+    two.store.doubt_until = one.store.doubt_until;
+    two.sweep(0);
+    let told = |event: &Event| {
+        matches!(
+            event,
+            Event::Doubted {
+                shard: 0,
+                first: true
+            }
+        )
+    };
+    assert!(two.out.iter().any(told), "it finds out by itself");
+    assert!(!tell(&one, &mut two));
 }
 
 #[test]

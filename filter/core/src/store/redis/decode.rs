@@ -83,13 +83,15 @@ fn begin<'a>(
 }
 
 fn state(shard: u8, text: &str) -> Option<ShardState> {
-    let (epoch, seq) = text.split_once(',')?;
+    let (epoch, rest) = text.split_once(',')?;
+    let (seq, doubt_until) = rest.split_once(',')?;
     let mut octets = [0; 16];
     let known = hex::decode_to_slice(epoch, &mut octets).is_ok();
     Some(ShardState {
         shard,
         epoch: known.then_some(octets),
         seq: seq.parse().ok()?,
+        doubt_until: doubt_until.parse().ok()?,
     })
 }
 
@@ -113,6 +115,10 @@ fn reply(action: &Action, text: &str) -> Reply {
         "absent" => Reply::Absent,
         "cancelled" => Reply::Cancelled,
         "late" => Reply::TooLate,
+        "recovering" => match rest.parse() {
+            Ok(left_ms) => Reply::Recovering(left_ms),
+            Err(_) => Reply::Failed(bounded(rest, 120)),
+        },
         "full" if rest == "tenant" => Reply::Full(Full::Tenant),
         "full" => Reply::Full(Full::Store),
         "body" => Reply::Body(rest.strip_prefix('=').and_then(value::octets)),
@@ -126,7 +132,9 @@ fn fits(action: &Action, word: &str) -> bool {
     let words: &[&str] = match action {
         Action::Read => &["current", "absent"],
         Action::Body { .. } => &["current", "absent", "body"],
-        Action::Claim(_) | Action::TakeOver { .. } => &["claimed", "current", "late", "full"],
+        Action::Claim(_) | Action::TakeOver { .. } => {
+            &["claimed", "current", "late", "recovering", "full"]
+        }
         Action::Cancel { .. } => &["cancelled", "applied", "stale"],
         Action::Transition(_) => &["applied", "already", "stale", "absent"],
     };

@@ -47,10 +47,10 @@ pub(super) fn shards(batch: &Batch) -> Vec<u8> {
     shards
 }
 
-pub(super) fn call(batch: &Batch, layout: &Layout) -> Call {
+pub(super) fn call(batch: &Batch, layout: &Layout, doubt_ms: u64) -> Call {
     let shards = shards(batch);
     let mut keys: Vec<String> = shards.iter().flat_map(|s| layout.shard(*s)).collect();
-    let mut args = vec![batch.nonce().hex(), shards.len().to_string()];
+    let mut args = vec![batch.nonce().hex(), format!("{},{doubt_ms}", shards.len())];
     for op in batch.ops() {
         let shard = shard_of(&op.operation);
         let index = shards.iter().position(|s| *s == shard).unwrap_or(0) + 1;
@@ -63,10 +63,14 @@ pub(super) fn call(batch: &Batch, layout: &Layout) -> Call {
     Call { keys, args }
 }
 
-pub(super) fn sweep(nonce: &Nonce, shard: u8, limit: u32, layout: &Layout) -> Call {
+pub(super) fn sweep(nonce: &Nonce, shard: u8, limit: u32, layout: &Layout, doubt_ms: u64) -> Call {
     Call {
         keys: layout.shard(shard).into(),
-        args: vec![nonce.hex(), "1".into(), format!("1,1,S,{limit}")],
+        args: vec![
+            nonce.hex(),
+            format!("1,{doubt_ms}"),
+            format!("1,1,S,{limit}"),
+        ],
     }
 }
 

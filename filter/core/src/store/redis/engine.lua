@@ -1,8 +1,8 @@
 -- One call of idempo's Redis engine; store/redis/mod.rs says what it keeps and why.
 --
 -- KEYS  per shard: epoch, seq, open, unknown; then for each step: record, [body or mark, [mark]]
--- ARGV  nonce, number of shards, then for each step: shard,key,verb,fields...[;claim[;answer]]
--- Gives 'idempo1,nonce,now', for each shard 'epoch,seq', for each step one text.
+-- ARGV  nonce, 'number of shards,doubt', then for each step: shard,key,verb,fields...[;claim[;answer]]
+-- Gives 'idempo1,nonce,now', for each shard 'epoch,seq,doubt', for each step one text.
 --
 -- An absent field is '-'. No field holds ',', ':', ';' or '|'.
 --
@@ -45,7 +45,8 @@ local EVENT = '^(%d+):(.):(.):(.):(%x+):(.):([^:]+):([^:]+)$'
 -- Shards ---------------------------------------------------------------------------------------
 
 local shards = {}
-for i = 1, tonumber(ARGV[2]) do
+local SHARDS, DOUBT_MS = string.match(ARGV[2], '^(%d+),(%d+)$')
+for i = 1, tonumber(SHARDS) do
   local k = i * 4
   shards[i] = { epoch = KEYS[k - 3], seq = KEYS[k - 2], open = KEYS[k - 1], unknown = KEYS[k] }
 end
@@ -90,6 +91,46 @@ end
 
 local function tenant_key(shard, tenant)
   return key_of(shard, 't:' .. tenant)
+end
+
+-- What a server calls its history: another one after each start, and each time that a replica takes over.
+local history = nil
+
+local function history_of_server()
+  if history == nil then
+    local said = redis.pcall('INFO', 'replication')
+    history = type(said) == 'string' and string.match(said, 'master_replid:(%x+)') or false
+  end
+  return history
+end
+
+-- Until when this shard may lack writes that were acknowledged: for a while after its server has become
+-- another one. 0: there is no doubt.
+local function doubt(shard)
+  if shard.doubt then
+    return shard.doubt
+  end
+  local id, key, till = history_of_server(), key_of(shard, 'server'), 0
+  if id then
+    local found = redis.call('GET', key)
+    local before, until_then = string.match(found or '', '^(%x+),(%d+)$')
+    if before == id then
+      till = tonumber(until_then)
+    else
+      if found or redis.call('EXISTS', shard.epoch) == 1 then
+        till = now + tonumber(DOUBT_MS)
+      end
+      writes(shard)
+      redis.call('SET', key, id .. ',' .. num(till))
+    end
+  end
+  shard.doubt = till > now and till or 0
+  return shard.doubt
+end
+
+-- Whoever knows of a record that was lost has to write it again first.
+local function say_recovering(shard)
+  return 'recovering,' .. num(doubt(shard) - now)
 end
 
 -- Records --------------------------------------------------------------------------------------
@@ -286,6 +327,9 @@ local function create(op, c)
   if is_refused(op, c) then
     return 'late'
   end
+  if doubt(op.shard) > 0 then
+    return say_recovering(op.shard)
+  end
   if c.share == 0 then
     return 'full,tenant'
   end
@@ -345,6 +389,10 @@ local function take_over(op, r, c, inc, counter)
   end
   if is_refused(op, c) then
     return 'late'
+  end
+  -- What is known of it may be older than its end.
+  if doubt(op.shard) > 0 then
+    return say_recovering(op.shard)
   end
   local n = claimed(c, r.generation)
   n.events, n.dropped, n.counted, n.tenant = r.events, r.dropped, r.counted, r.tenant
@@ -662,6 +710,7 @@ end
 
 -- Shards last: what the steps above have written shows in them.
 local function state_of(shard)
+  local till = doubt(shard)
   local epoch = redis.call('GET', shard.epoch)
   if not epoch then
     writes(shard)
@@ -669,13 +718,13 @@ local function state_of(shard)
     redis.call('SET', shard.epoch, epoch)
   end
   local seq = shard.raised or redis.call('GET', shard.seq) or 0
-  return epoch .. ',' .. num(seq)
+  return epoch .. ',' .. num(seq) .. ',' .. num(till)
 end
 
 local out = { 'idempo1,' .. ARGV[1] .. ',' .. num(now) }
 for _, shard in ipairs(shards) do
   local ok, state = pcall(state_of, shard)
-  out[#out + 1] = ok and state or '-,0'
+  out[#out + 1] = ok and state or '-,0,0'
 end
 for _, reply in ipairs(steps) do
   out[#out + 1] = reply

@@ -25,6 +25,7 @@
 //! | `{idempo:NN}:1:unknown` | sorted set: unknown operations by when they expire | |
 //! | `{idempo:NN}:1:t:<tenant>` | sorted set: a counted tenant's records by when they expire | with the last of them |
 //! | `{idempo:NN}:1:epoch`, `:seq` | how a store that forgets is noticed | no expiry |
+//! | `{idempo:NN}:1:server` | `history,until`: the server that wrote last, and until when its shard is in doubt | no expiry |
 //!
 //! `1` is the layout's version. A record is text: `1,<checksum>,<fields>;<sealed parts>;<events>` with the fields
 //! that `text_of` lists in the script; the checksum covers the operation id and the fields. Whatever
@@ -53,6 +54,13 @@
 //! - **`seq`** rises with every call that writes to the shard, in the same script as the write; the
 //!   epoch is drawn by whoever finds none.
 //!
+//! - **Doubt**: a server that was started again, or a replica that took over, may lack the last writes,
+//!   and a proxy that has not seen them sees nothing wrong: `seq` is not lower than what it knows. So
+//!   the shard itself remembers which server it was on, by the name that Redis gives its history
+//!   (`master_replid`: another after each start and each promotion). Where that has changed, nothing is claimed
+//!   for [`DOUBT_MS`], whoever asks, and every proxy is told by the shard's state: those that wrote
+//!   lately write it again ([`super::queue`]). A server that does not say its history has no doubts.
+//!
 //! Redis 6.2 (`PXAT`) or anything later that speaks its commands will do.
 //!
 //! One poisoned operation fails alone: each step runs protected, and a step that fails
@@ -75,11 +83,16 @@ use super::remote::{Batch, HttpAnswer, HttpRequest, Nonce, SHARDS, Swept, Unders
 pub const SCRIPT: &str = include_str!("engine.lua");
 
 /// Its SHA-1, by which Redis knows it: the engine's version. A test asks a real server for it.
-pub const SCRIPT_SHA1: &str = "74b2fac8d53cefbee7044a8a8b1635c83a3934d5";
+pub const SCRIPT_SHA1: &str = "580edf50082f17ddb0250abeb93eaf6c020fdf41";
 
 /// How long a cancelled token is remembered, milliseconds. A claim must not be valid for longer
 /// (`not_after`) than this after it was made.
 pub const CANCELLED_MS: u64 = 600_000;
+
+/// How long nothing is claimed in a shard whose server has become another one, milliseconds. By then
+/// every proxy that lives has heard of it, the longest pause of its circuit breaker included, and has
+/// written again what the shard may lack.
+pub const DOUBT_MS: u64 = 12_000;
 
 /// How the script is named in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,19 +108,31 @@ pub enum Script {
 pub struct Redis {
     transport: Transport,
     layout: Layout,
+    doubt_ms: u64,
 }
 
 impl Redis {
     /// An engine.
     #[must_use]
     pub const fn new(transport: Transport, layout: Layout) -> Self {
-        Self { transport, layout }
+        Self {
+            transport,
+            layout,
+            doubt_ms: DOUBT_MS,
+        }
+    }
+
+    /// Doubts another server for that long instead of [`DOUBT_MS`].
+    #[must_use]
+    pub const fn doubting_for(mut self, ms: u64) -> Self {
+        self.doubt_ms = ms;
+        self
     }
 
     /// The call that carries a batch.
     #[must_use]
     pub fn request(&self, batch: &Batch, script: Script) -> HttpRequest {
-        let call = encode::call(batch, &self.layout);
+        let call = encode::call(batch, &self.layout, self.doubt_ms);
         self.transport.request(&call.words(script))
     }
 
@@ -121,7 +146,7 @@ impl Redis {
         limit: u32,
         script: Script,
     ) -> HttpRequest {
-        let call = encode::sweep(nonce, shard % SHARDS, limit, &self.layout);
+        let call = encode::sweep(nonce, shard % SHARDS, limit, &self.layout, self.doubt_ms);
         self.transport.request(&call.words(script))
     }
 

@@ -58,7 +58,7 @@ fn is_ambiguous(understood: &Understood) -> bool {
 #[test]
 fn an_answer_gives_time_shards_and_one_reply_each() {
     let batch = batch(&[op(1, Action::Read), op(1, Action::Claim(claim(1)))]);
-    let (head, state) = (head(), format!("{EPOCH},42"));
+    let (head, state) = (head(), format!("{EPOCH},42,0"));
     for (engine, body) in engines()
         .iter()
         .zip(answers(&[&head, &state, "absent", "late"]))
@@ -69,6 +69,7 @@ fn an_answer_gives_time_shards_and_one_reply_each() {
                 shard: shard_of(&id(1)),
                 epoch: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]),
                 seq: 42,
+                doubt_until: 0,
             }],
             replies: vec![Reply::Absent, Reply::TooLate],
         };
@@ -80,7 +81,7 @@ fn an_answer_gives_time_shards_and_one_reply_each() {
 #[test]
 fn whatever_is_not_evidently_the_stores_answer_is_ambiguous() {
     let batch = batch(&[op(1, Action::Read)]);
-    let (head, state) = (head(), format!("{EPOCH},42"));
+    let (head, state) = (head(), format!("{EPOCH},42,0"));
     let other = head.replace("0707", "0708");
     let good = [head.as_str(), &state, "absent"];
     let bad: [&[&str]; 9] = [
@@ -148,7 +149,7 @@ fn whatever_is_not_evidently_the_stores_answer_is_ambiguous() {
 fn a_reply_that_the_step_cannot_have_is_a_failure_of_that_step() {
     let steps = [op(1, Action::Claim(claim(1))), op(1, Action::Read)];
     let batch = batch(&steps);
-    let (head, state) = (head(), format!("{EPOCH},42"));
+    let (head, state) = (head(), format!("{EPOCH},42,0"));
     for text in [
         "absent",
         "cancelled",
@@ -291,7 +292,7 @@ fn a_login_that_is_refused_is_no_answer() {
     };
     let engine = Redis::new(Transport::Resp { login: Some(login) }, Layout::default());
     let batch = batch(&[op(1, Action::Read)]);
-    let (head, state) = (head(), format!("{EPOCH},42"));
+    let (head, state) = (head(), format!("{EPOCH},42,0"));
     let [.., good] = answers(&[&head, &state, "absent"]);
     let with = |first: &[u8]| [first, good.as_slice()].concat();
     let right = understand(&engine, &batch, 200, &with(b"+OK\r\n"));
@@ -309,7 +310,7 @@ fn a_login_that_is_refused_is_no_answer() {
 #[test]
 fn a_sweeps_answer_is_read_or_is_none() {
     let nonce = Nonce([7; 16]);
-    let (head, state, id) = (head(), format!("{EPOCH},42"), id(1));
+    let (head, state, id) = (head(), format!("{EPOCH},42,0"), id(1));
     let engine = &engines()[0];
     let read = |texts: &[&str]| {
         let body = &answers(texts)[0];
@@ -343,7 +344,7 @@ mod properties {
         #[test]
         fn no_answer_panics(octets in prop::collection::vec(any::<u8>(), 0..200), text in "[,:;|=a-zA-Z0-9-]{0,80}") {
             let batch = batch(&[op(1, Action::Read)]);
-            let (head, state) = (head(), format!("{EPOCH},42"));
+            let (head, state) = (head(), format!("{EPOCH},42,0"));
             let current = format!("current,{text}");
             for (engine, good) in engines().iter().zip(answers(&[&head, &state, &current])) {
                 let _ = understand(engine, &batch, 200, &octets);

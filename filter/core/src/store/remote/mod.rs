@@ -139,6 +139,9 @@ pub struct ShardState {
     pub epoch: Option<[u8; 16]>,
     /// Raised by every call that writes to the shard: lower than seen before, writes were lost.
     pub seq: u64,
+    /// Until when the shard may lack writes that were acknowledged, because its server has become
+    /// another one; by the store's clock, milliseconds. 0: there is no such doubt.
+    pub doubt_until: u64,
 }
 
 /// What a sweep of one shard found.
