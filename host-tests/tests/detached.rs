@@ -604,3 +604,41 @@ async fn event_streams_and_large_bodies_stay_in_their_stream() {
     }
     assert_eq!(upstream.effects(), 2);
 }
+
+/// The HTTP/2 listener behind the loopback refuses an authority with `@` in it, which the data listener
+/// takes: such a request must not end the calls of others.
+#[tokio::test]
+async fn a_strange_host_harms_nobody_else() {
+    let upstream = Upstream::start().await;
+    let envoy = detached(&upstream, json!({})).await;
+    let gated: Vec<_> = (0..4)
+        .map(|_| {
+            let (pool, request) = (envoy.pool(), charge().header("x-demo-gate", "go"));
+            tokio::spawn(async move { pool.send(&request).await.unwrap() })
+        })
+        .collect();
+    until("all to be at the upstream", || async {
+        (upstream.requests().len() == 4).then_some(())
+    })
+    .await;
+    for host in ["a@b", ""] {
+        let head = format!(
+            "POST /v1/charges HTTP/1.1\r\nhost: {host}\r\nidempotency-key: {}\r\ncontent-length: 2\r\n\
+             content-type: application/json\r\n\r\n{{}}",
+            key()
+        );
+        let mut raw = Raw::connect(envoy.addr()).await;
+        raw.write(head.as_bytes()).await;
+        let answer = raw.answer("POST").await.unwrap();
+        assert!(
+            answer.status == 201 || answer.status == 400,
+            "{host:?}: {answer:?}"
+        );
+    }
+    upstream.open("go");
+    for answer in gated {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.status, 201, "{answer:?}");
+        assert_eq!(answer.one("idempotency-status"), Some("completed"));
+    }
+}

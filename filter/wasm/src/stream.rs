@@ -187,12 +187,18 @@ impl Stream {
         trailers: bool,
         now: Moment,
     ) {
+        let octets = answer.as_ref().map_or(0, |(_, body)| body.len() as u64);
+        let limit = self.plugin.policy().plan.limits.recording_bytes;
+        // It is kept twice: for its client and for its record.
+        let used = self.plugin.vm().recording().get();
+        let short = used.saturating_add(octets.saturating_mul(2)) > limit;
         self.visit(now, |exchange, out| match answer {
             Some((headers, body)) => {
-                exchange.on_detached_answer(&headers, body, trailers, now, out);
+                exchange.on_detached_answer(&headers, body, trailers, short, now, out);
             }
             None => exchange.on_detached_failure(CallFailure::Lost, now, out),
         });
+        self.account();
     }
 
     /// Ticks are wanted no more, unless its attempt is still away.
@@ -224,8 +230,7 @@ impl Stream {
         #[cfg(feature = "test-faults")]
         if let Some(op) = self.slow.due(now) {
             let reply = self.plugin.vm().store(&op, now);
-            self.last = Some(op);
-            self.visit(now, |exchange, out| exchange.on_store(reply, now, out));
+            self.on_store_reply(op, reply, now);
         }
         self.visit(now, |exchange, out| {
             if withheld {
@@ -260,10 +265,14 @@ impl Stream {
                             }
                             _ => now,
                         };
-                        self.before_reply(op, &reply, now);
-                        let mut more = Vec::new();
-                        self.exchange.on_store(reply, now, &mut more);
-                        queue.extend(more);
+                        if op.renews() {
+                            self.exchange.on_renewal();
+                        } else {
+                            self.before_reply(op, &reply, now);
+                            let mut more = Vec::new();
+                            self.exchange.on_store(reply, now, &mut more);
+                            queue.extend(more);
+                        }
                     }
                     None => self.asked = true,
                 },
@@ -399,8 +408,13 @@ impl Stream {
 
     /// A step that was put to a remote store has its reply.
     pub(crate) fn on_store_reply(&mut self, op: Op, reply: Reply, now: Moment) {
+        if op.renews() {
+            return self.exchange.on_renewal();
+        }
         self.before_reply(op, &reply, now);
         self.visit(now, |exchange, out| exchange.on_store(reply, now, out));
+        // What waited for the record has gone.
+        self.account();
     }
 
     /// Ticks are wanted from now on.
@@ -607,7 +621,7 @@ impl Stream {
         let limit = self.plugin.policy().plan.limits.recording_bytes;
         if others.saturating_add(self.recording) > limit {
             self.exchange.on_memory_short();
-            self.recording = 0;
+            self.recording = self.exchange.recorded_octets();
         }
         used.set(others.saturating_add(self.recording));
     }

@@ -147,7 +147,7 @@ fn come_home(
     let mut lines = headers(back);
     lines.push(INNER_HEADER, report.encode());
     let body = if back.whole { vec![] } else { b"done".to_vec() };
-    exchange.on_detached_answer(&lines, body, false, now, out);
+    exchange.on_detached_answer(&lines, body, false, false, now, out);
 }
 
 fn headers(back: Back) -> Headers {

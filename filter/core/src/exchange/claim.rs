@@ -104,29 +104,22 @@ impl Exchange {
         self.store_failures = failures;
     }
 
-    /// A store's reply to the oldest [`Effect::Store`] that has none yet.
+    /// A store's reply to the latest [`Effect::Store`] that is no renewal.
     pub fn on_store(&mut self, reply: Reply, now: Moment, out: &mut Vec<Effect>) {
         match std::mem::take(&mut self.phase) {
             Phase::Ask(attempt, step) => self.on_answer(attempt, step, reply, now, out),
-            // Replies come in the order of the steps: that of a renewal, which was under way.
-            Phase::Settle(mut run, held) if run.renewing => {
-                run.on_renewed();
-                self.phase = Phase::Settle(run, held);
-            }
             Phase::Settle(run, _) => self.on_settled(run, reply, now, out),
-            Phase::Run(mut run) => {
-                run.on_renewed();
-                self.phase = Phase::Run(run);
-            }
-            Phase::Away(mut run) => {
-                run.on_renewed();
-                self.phase = Phase::Away(run);
-            }
-            Phase::Record(mut run, recording) => {
-                run.on_renewed();
-                self.phase = Phase::Record(run, recording);
-            }
             other => self.phase = other,
+        }
+    }
+
+    /// The reply to a renewal ([`Op::renews`]), whatever it is: a refused one changes nothing for this
+    /// attempt, its answer will be fenced, or kept. It may come before or after that of the last write.
+    pub fn on_renewal(&mut self) {
+        if let Phase::Run(run) | Phase::Away(run) | Phase::Record(run, _) | Phase::Settle(run, _) =
+            &mut self.phase
+        {
+            run.on_renewed();
         }
     }
 

@@ -23,7 +23,7 @@ use crate::envelope;
 use crate::http::{Headers, Line, media_type};
 use crate::metrics::Counter;
 use crate::plan::{Execution, Mode, Route};
-use crate::record::Evidence;
+use crate::record::{Evidence, Replayable};
 use crate::reply::{Code, LocalReply};
 use crate::store::Reply;
 use crate::trusted::{self, Inner};
@@ -186,12 +186,14 @@ impl Exchange {
         }))
     }
 
-    /// The call's answer is whole. `trailers`: it has some, which are not passed on.
+    /// The call's answer is whole. `trailers`: it has some, which are not passed on. `short`: the worker has
+    /// no memory left to keep it in until it is recorded.
     pub fn on_detached_answer(
         &mut self,
         headers: &Headers,
         body: Vec<u8>,
         trailers: bool,
+        short: bool,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
@@ -206,15 +208,33 @@ impl Exchange {
             attempts: &|| report.attempts,
             can_hold: false,
         };
-        if let Some(trip) = &mut run.trip {
-            trip.answer = (!trip.gone).then(|| LocalReply {
-                status: status_of(headers),
-                headers: envelope::forwardable(headers),
-                body: body.clone(),
-            });
+        let here = run.trip.as_ref().is_some_and(|trip| !trip.gone);
+        let answer = here.then(|| LocalReply {
+            status: status_of(headers),
+            headers: envelope::forwardable(headers),
+            body: body.clone(),
+        });
+        match (answer, &mut run.trip) {
+            (Some(mut answer), _) if short => {
+                // No room to keep it until it is recorded: the client has it now, as with `async`.
+                answer.headers.extend(self.pending_markers(&run, now));
+                out.push(Effect::Reply(answer));
+                run.leave_alone();
+            }
+            (answer, Some(trip)) => trip.answer = answer,
+            _ => {}
         }
         let end = body.is_empty() && !trailers;
         self.on_first_answer(run, headers, end, &origin, now, out);
+        if short {
+            self.on_memory_short();
+        }
+        if let Phase::Record(_, recording) = &mut self.phase
+            && trailers
+        {
+            // Whatever length is declared, that is not all of it.
+            recording.drop_body(Replayable::Trailers);
+        }
         if self.records() && !body.is_empty() {
             self.on_response_body(&body, !trailers, now, out);
         }
@@ -310,6 +330,12 @@ impl Run {
         }
     }
 
+    /// Octets of the answer that its client waits for.
+    pub(super) fn kept_at_home(&self) -> u64 {
+        let answer = self.trip.as_ref().and_then(|trip| trip.answer.as_ref());
+        answer.map_or(0, |answer| answer.body.len() as u64)
+    }
+
     /// Whether its transitions can no longer be shown with its client's stream.
     pub(super) fn is_alone(&self) -> bool {
         self.trip.as_ref().is_some_and(|trip| trip.gone)
@@ -340,6 +366,11 @@ fn fits(headers: &Headers) -> bool {
         && !headers.has("trailer")
         // Not of HTTP/2, which the way there speaks (RFC 9113 §8.2.2).
         && !headers.has("upgrade")
+        // Refused there (RFC 9113 §8.3.1), and the refusal may take the whole connection with it, and
+        // all that runs on it.
+        && headers
+            .first(":authority")
+            .is_some_and(|host| !host.is_empty() && !host.contains(&b'@'))
 }
 
 /// The request's lines as they leave the filter, without what the host's own client would act on: it

@@ -53,8 +53,7 @@ impl Run {
         self.renewed_at = now.store_ms;
     }
 
-    /// A renewal was answered. A refused one changes nothing for this attempt: its answer will be
-    /// fenced, or kept.
+    /// A renewal was answered.
     pub(super) fn on_renewed(&mut self) {
         self.renewing = false;
     }

@@ -194,7 +194,8 @@ impl Exchange {
     #[must_use]
     pub fn recorded_octets(&self) -> u64 {
         match &self.phase {
-            Phase::Record(_, recording) => recording.body.len() as u64,
+            Phase::Record(run, recording) => run.kept_at_home() + recording.body.len() as u64,
+            Phase::Settle(run, _) => run.kept_at_home(),
             _ => 0,
         }
     }
@@ -310,6 +311,12 @@ impl Exchange {
         if run.attempt.mode != Mode::Enforce {
             return;
         }
+        let lines = self.pending_markers(run, now);
+        out.push(Effect::Response(mark(present_markers(headers), lines)));
+    }
+
+    /// Markers of an answer that leaves before anything is recorded.
+    pub(super) fn pending_markers(&self, run: &Run, now: Moment) -> Vec<Line> {
         let facts = Markers {
             status: Status::Pending.as_str(),
             operation: Some(&run.attempt.operation),
@@ -317,7 +324,7 @@ impl Exchange {
         };
         let mut lines = trusted::markers(&facts);
         lines.extend(self.memory_marker(&run.attempt, now));
-        out.push(Effect::Response(mark(present_markers(headers), lines)));
+        lines
     }
 
     /// Markers that say what is recorded.

@@ -26,6 +26,20 @@ pub struct Op {
     pub action: Action,
 }
 
+impl Op {
+    /// Whether it is the renewal of a lease: nothing else that an owner asks for waits beside another step.
+    #[must_use]
+    pub const fn renews(&self) -> bool {
+        matches!(
+            &self.action,
+            Action::Transition(Transition {
+                to: Target::Renewed { .. },
+                ..
+            })
+        )
+    }
+}
+
 /// What a store can be asked to do, in one round trip each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -34,7 +34,7 @@ impl World {
         let headers = answer(status, extra);
         let body = body.as_bytes().to_vec();
         self.event(client, |e, now, out| {
-            e.on_detached_answer(&headers, body, false, now, out);
+            e.on_detached_answer(&headers, body, false, false, now, out);
         });
     }
 
@@ -260,7 +260,14 @@ fn an_answer_that_no_inner_pass_has_seen_proves_nothing() {
                 .chain(report.map(|r| ("x-idempo-inner", r)))
                 .collect();
             world.event(&mut first, |e, now, out| {
-                e.on_detached_answer(&lines, b"no healthy upstream".to_vec(), false, now, out);
+                e.on_detached_answer(
+                    &lines,
+                    b"no healthy upstream".to_vec(),
+                    false,
+                    false,
+                    now,
+                    out,
+                );
             });
             assert_eq!(world.status(), Status::Unknown);
             assert_eq!(first.reply.is_none(), gone);
@@ -360,7 +367,7 @@ fn what_cannot_be_replayed_is_remembered_anyway() {
         let mut first = world.keyed("{}");
         let headers = answer("201", &[]);
         world.event(&mut first, |e, now, out| {
-            e.on_detached_answer(&headers, body.into(), trailers, now, out);
+            e.on_detached_answer(&headers, body.into(), trailers, false, now, out);
         });
         assert_eq!(
             first.reply.clone().expect("the answer").body,
@@ -497,6 +504,7 @@ fn what_a_call_cannot_carry_runs_inline() {
     let lines = [
         (":method", "POST"),
         (":path", "/v1/charges"),
+        (":authority", "api.test"),
         ("idempotency-key", KEY),
     ];
     let mut client = world.headers(&lines, false);
@@ -692,4 +700,78 @@ fn a_call_shows_neither_headers_nor_body() {
     );
     let shown = format!("{:?}", first.call.expect("a call"));
     assert!(!shown.contains("s3cret") && !shown.contains(KEY), "{shown}");
+}
+
+/// A last write that a full queue refuses at once is answered before the renewal that waits there.
+#[test]
+fn the_last_writes_reply_may_overtake_a_renewals() {
+    for (status, body) in [("201", "done"), ("429", "busy")] {
+        let mut world = detaching();
+        let mut first = world.keyed("{}");
+        world.under_way = Some(Default::default());
+        world.now += 11_000;
+        world.event(&mut first, |e, now, out| e.on_tick(now, out));
+        world.come_back(&mut first, status, &[], body);
+        let steps: Vec<Op> = world.under_way.take().unwrap().into();
+        assert_eq!(
+            steps.iter().map(Op::renews).collect::<Vec<_>>(),
+            [true, false]
+        );
+        let (now, mut out) = (world.moment(), vec![]);
+        let full = Reply::Unsent("16 operations wait already".into());
+        first.exchange.on_store(full, now, &mut out);
+        assert!(out.contains(&Effect::Retry), "{status}: {out:?}");
+        let reply = |e: &Effect| matches!(e, Effect::Reply(_));
+        assert_eq!(out.iter().filter(|e| reply(e)).count(), 1);
+        out.clear();
+        first.exchange.on_renewal();
+        assert_eq!(out, []);
+    }
+}
+
+#[test]
+fn trailers_after_a_declared_length_are_not_replayed_without() {
+    let mut world = detaching();
+    let mut first = world.keyed("{}");
+    let headers = answer("200", &[("content-length", "4")]);
+    world.event(&mut first, |e, now, out| {
+        e.on_detached_answer(&headers, b"done".to_vec(), true, false, now, out);
+    });
+    assert_eq!(world.keyed("{}").code(), "replay_unavailable");
+}
+
+#[test]
+fn an_answer_that_waits_for_its_record_is_counted_and_given_at_once_where_there_is_no_room() {
+    let mut world = detaching();
+    let mut first = world.keyed("{}");
+    world.under_way = Some(Default::default());
+    world.come_back(&mut first, "200", &[], &"x".repeat(1 << 20));
+    assert!(first.reply.is_none(), "it waits");
+    assert!(first.exchange.recorded_octets() >= 1 << 20);
+
+    let mut world = detaching();
+    let mut first = world.keyed("{}");
+    world.under_way = Some(Default::default());
+    let headers = answer("200", &[]);
+    world.event(&mut first, |e, now, out| {
+        e.on_detached_answer(&headers, b"large".to_vec(), false, true, now, out);
+    });
+    let reply = first.reply.take().expect("at once");
+    assert_eq!((reply.status, reply.body.as_slice()), (200, &b"large"[..]));
+    assert_eq!(first.exchange.recorded_octets(), 0);
+    world.catch_up(&mut first);
+    assert_eq!(world.only().state.status(), Status::Completed);
+    world.under_way = None;
+    assert_eq!(world.keyed("{}").code(), "replay_unavailable");
+}
+
+/// The HTTP/2 listener behind the loopback refuses such a host, and the connection with it.
+#[test]
+fn a_host_that_http2_refuses_runs_inline() {
+    for host in ["a@b", ""] {
+        let mut world = detaching();
+        let client = world.post(&[("idempotency-key", KEY), (":authority", host)], "{}");
+        assert!(client.call.is_none(), "{host:?}");
+        assert!(client.forwarded());
+    }
 }

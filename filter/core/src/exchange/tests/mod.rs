@@ -265,8 +265,15 @@ impl World {
     /// The oldest step that is under way arrives, and is answered.
     fn catch_up(&mut self, client: &mut Client) {
         let op = self.under_way.as_mut().unwrap().pop_front();
-        let reply = self.store(&op.expect("a step is under way"));
-        self.event(client, |e, now, out| e.on_store(reply, now, out));
+        let op = op.expect("a step is under way");
+        let reply = self.store(&op);
+        self.event(client, |e, now, out| {
+            if op.renews() {
+                e.on_renewal();
+            } else {
+                e.on_store(reply, now, out);
+            }
+        });
     }
 
     fn client(&mut self) -> Client {
@@ -299,7 +306,11 @@ impl World {
                 }
                 Effect::Store(op) => {
                     let reply = self.store(&op);
-                    client.exchange.on_store(reply, self.moment(), &mut more);
+                    if op.renews() {
+                        client.exchange.on_renewal();
+                    } else {
+                        client.exchange.on_store(reply, self.moment(), &mut more);
+                    }
                 }
                 Effect::Wait(_) => {
                     client.waits = true;

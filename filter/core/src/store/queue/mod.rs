@@ -90,8 +90,8 @@ pub enum Event {
         /// The answer.
         reply: Reply,
     },
-    /// A claim was granted by a store that has forgotten: it is not used, and must be taken back,
-    /// before anything later of its operation.
+    /// A claim that is not used (granted by a store that has forgotten, or sent twice and not granted)
+    /// must be taken back, before anything later of its operation.
     TakeBack(Op),
     /// An acknowledged write that the store may have lost: to be made again.
     Assert(Op),
@@ -625,10 +625,12 @@ impl Queue {
                 (Reply::Claimed(_), Action::Claim(claim) | Action::TakeOver { claim, .. })
                     if left > 0 =>
                 {
-                    out.push(Event::TakeBack(Op {
-                        operation: op.operation,
-                        action: Action::Cancel { owner: claim.owner },
-                    }));
+                    if ticket.tries == 0 {
+                        out.push(Event::TakeBack(Op {
+                            operation: op.operation,
+                            action: Action::Cancel { owner: claim.owner },
+                        }));
+                    }
                     Reply::Recovering(left)
                 }
                 // This step alone failed, as none should: again, by itself.
@@ -642,6 +644,15 @@ impl Queue {
                 }
                 (reply, _) => reply,
             };
+            if let Action::Claim(claim) | Action::TakeOver { claim, .. } = &op.action
+                && ticket.tries > 0
+                && !matches!(reply, Reply::Claimed(_) | Reply::Failed(_) | Reply::TooLate)
+            {
+                // It was sent before, and may still arrive; its attempt does not run.
+                let action = Action::Cancel { owner: claim.owner };
+                let operation = op.operation;
+                out.push(Event::TakeBack(Op { operation, action }));
+            }
             if let Reply::Applied(_) | Reply::Already(_) | Reply::Cancelled = reply {
                 self.recent.note(&op, now);
             }

@@ -155,8 +155,13 @@ impl World {
 
     fn settle(&mut self) {
         for event in std::mem::take(&mut self.line.out) {
-            let Event::Reply { waiter, op, reply } = event else {
-                continue;
+            let (waiter, op, reply) = match event {
+                Event::Reply { waiter, op, reply } => (waiter, op, reply),
+                Event::TakeBack(op) => {
+                    self.owe(op);
+                    continue;
+                }
+                _ => continue,
             };
             if let Some(owed) = self.backlog.remove(&waiter) {
                 if matches!(reply, Reply::Failed(_)) {
