@@ -160,7 +160,7 @@ async fn start(upstream: &Upstream, bridge: SocketAddr, dir: &Path) -> Envoy {
 }
 
 fn charge() -> Request {
-    Request::post("/v1/charges").key(&key()).json("{}")
+    Request::post("/v1/charges").key(key()).json("{}")
 }
 
 #[tokio::test]
