@@ -163,7 +163,7 @@ async fn over_raw_resp_a_large_answer_is_remembered_and_not_replayed() {
         start(&upstream, &front, &filter).await,
     );
     for (size, whole) in [(8 << 10, true), (100 << 10, false)] {
-        let request = charge(&key()).header("x-demo-size", &size.to_string());
+        let request = charge(&key()).header("x-demo-size", size.to_string());
         let first = one.pool().send(&request).await.unwrap();
         assert_eq!(first.status, 201, "{first:?}");
         assert!(first.body.len() >= size, "{}", first.body.len());

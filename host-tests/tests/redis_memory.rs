@@ -44,7 +44,7 @@ async fn a_record_takes_what_the_document_says() {
     .await;
     let charge = || {
         Request::post("/v1/charges")
-            .key(&key())
+            .key(key())
             .wants_octets(1, BODY, "length")
             .json(r#"{"amount":1200,"currency":"eur"}"#)
     };
