@@ -4,6 +4,7 @@
 use super::tests::{Line, settings};
 use super::*;
 use crate::store::Claim;
+use crate::store::remote::Understood;
 use crate::store::table::testing::{claim, id, op, token};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,6 +4,7 @@ use super::*;
 use crate::record::Record;
 use crate::store::contract::{self, Change};
 use crate::store::redis::{Layout, Transport};
+use crate::store::remote::{Answered, ShardState, Understood};
 use crate::store::table::testing::{claim, complete, id, op, token};
 use std::collections::{BTreeMap, HashMap};
 #[cfg(target_arch = "wasm32")]
