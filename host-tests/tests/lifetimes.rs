@@ -266,3 +266,33 @@ async fn one_tenant_cannot_fill_the_store_for_another_and_the_store_says_since_w
     }
     assert_eq!(envoy.vm_traps(), 0);
 }
+
+#[tokio::test]
+async fn one_tenant_cannot_begin_more_than_its_share_in_a_second() {
+    let upstream = Upstream::start().await;
+    let mut config = filter::minimal();
+    config["tenant"] = json!({"sources": [{"header": "x-tenant"}]});
+    config["limits"] = json!({"tenant_claims_per_second": 3});
+    let envoy = Envoy::with_filter(&upstream, config)
+        .concurrency(1)
+        .start()
+        .await;
+    let pool = envoy.pool();
+    let mut refusals = 0;
+    // More than any clock lets through while they are sent.
+    for _ in 0..40 {
+        let request = charge().header("x-tenant", "acme");
+        let answer = pool.send(&request).await.unwrap();
+        if answer.status == 201 {
+            continue;
+        }
+        refusals += 1;
+        let problem = refused(&answer, 503, "store_full");
+        assert_eq!(problem["reason"], "tenant_rate");
+        assert!(answer.one("retry-after").is_some());
+    }
+    assert!(refusals > 0);
+    assert_eq!(upstream.effects(), 40 - refusals);
+    let other = charge().header("x-tenant", "globex");
+    assert_eq!(pool.send(&other).await.unwrap().status, 201);
+}
