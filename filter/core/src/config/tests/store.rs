@@ -4,6 +4,8 @@ use super::*;
 use crate::plan::{RedisLogin, RedisStore, RedisTransport};
 use crate::store::redis::{DOUBT_MS, Layout, Script};
 use crate::store::remote::{Batch, Limits, Nonce};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
 
 fn redis(config: Value) -> RedisStore {
     let [from_json, from_struct] = both(&config);
