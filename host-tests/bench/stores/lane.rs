@@ -6,7 +6,7 @@ use crate::{
 };
 use host_tests::{
     envoy::{SIGNING_SECRET, config, module},
-    store::front::Front,
+    store::{front::Front, redis::Server, resp},
 };
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ pub(crate) enum Lane {
     Async,
     /// The same behind the REST bridge.
     Rest,
+    /// Raw RESP: a tunnel through a listener of the same Envoy, a connection to Redis for each call.
+    Resp,
     /// A callout of its own for each operation, as a filter without group commit has it.
     TwoCallouts,
     /// Sent through the loopback listener.
@@ -52,11 +54,13 @@ pub(crate) enum Proxy {
 pub(crate) struct Fronts {
     pub(crate) webdis: Front,
     pub(crate) rest: Front,
+    pub(crate) resp: Front,
 }
 
 /// The clusters that lead to them.
 const WEBDIS: &str = "store-webdis";
 const REST: &str = "store-rest";
+const RESP: &str = "store-resp";
 
 /// The rule whose operations are over after a few seconds; the same with `commit: async`; and the one
 /// whose operations last.
@@ -75,11 +79,12 @@ const TOMBSTONE_S: u64 = 2;
 pub(crate) const PASSING_S: u64 = REPLAY_S + TOMBSTONE_S;
 
 impl Lane {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Plain,
         Self::Webdis,
         Self::Async,
         Self::Rest,
+        Self::Resp,
         Self::TwoCallouts,
         Self::Detached,
         Self::Calls1,
@@ -100,6 +105,7 @@ impl Lane {
             Self::Webdis => "webdis",
             Self::Async => "async",
             Self::Rest => "rest",
+            Self::Resp => "resp",
             Self::TwoCallouts => "two-callouts",
             Self::Detached => "detached",
             Self::Calls1 => "calls-1",
@@ -120,6 +126,7 @@ impl Lane {
             Self::Webdis => "first attempts over Webdis",
             Self::Async => "first attempts over Webdis, commit: async",
             Self::Rest => "first attempts over REST",
+            Self::Resp => "first attempts over RESP",
             Self::TwoCallouts => "first attempts, a callout for each operation",
             Self::Detached => "first attempts over Webdis, detached",
             Self::Calls1 => "first attempts, store_calls: 1",
@@ -177,6 +184,12 @@ impl Lane {
                     .store(&json!({"cluster": REST, "timeout": "2s"}));
                 ("rest", idempo(&store, &json!({})))
             }
+            Self::Resp => {
+                let store = fronts
+                    .resp
+                    .store(&json!({"cluster": RESP, "timeout": "2s"}));
+                ("resp", idempo(&store, &json!({})))
+            }
             Self::TwoCallouts => {
                 let limits = json!({"store_batch": 1, "store_calls": 64});
                 ("two-callouts", webdis(limits))
@@ -209,20 +222,19 @@ impl Lane {
     }
 }
 
-/// Envoy's listeners, the one for detached attempts included.
-pub(crate) fn listeners(fronts: &Fronts) -> Vec<Value> {
+/// Envoy's listeners, those for detached attempts and for RESP included, and the clusters of the stores.
+pub(crate) fn resources(fronts: &Fronts, redis: &Server) -> (Vec<Value>, Vec<Value>) {
     let of_envoy = Lane::ALL.into_iter().filter(|l| l.proxy() == Proxy::Envoy);
-    let mut all: Vec<_> = of_envoy.map(|lane| lane.listener(fronts)).collect();
-    all.push(inner(Lane::Detached.listener(fronts)));
-    all
-}
-
-/// The clusters of the stores.
-pub(crate) fn clusters(fronts: &Fronts) -> [Value; 2] {
-    [
+    let mut listeners: Vec<_> = of_envoy.map(|lane| lane.listener(fronts)).collect();
+    listeners.push(inner(Lane::Detached.listener(fronts)));
+    let (tunnel, raw) = resp::parts(RESP, &redis.socket());
+    listeners.push(tunnel);
+    let mut clusters = vec![
         config::cluster(WEBDIS, &[fronts.webdis.addr()]),
         config::cluster(REST, &[fronts.rest.addr()]),
-    ]
+    ];
+    clusters.extend(raw);
+    (listeners, clusters)
 }
 
 /// Three rules over a store. Its time-out is longer than by default, so that a machine that was busy

@@ -272,7 +272,8 @@ wrong answer ends the run.
   holds what some seconds bring.
 - **over Webdis**: transport `webdis`, everything by default; **over REST**: the
   tests' bridge, a thread for each connection, in the load generator's process and on its core: an idea of
-  the transport, not of a product that speaks it. The transport `resp` has no row yet.
+  the transport, not of a product that speaks it; **over RESP**: transport `resp`, a tunnel through the same Envoy and
+  a new connection to Redis for each call.
 - **a callout for each operation**: idempo with `store_batch: 1, store_calls: 64`, which is what a filter without group
   commit does: one callout before the upstream, one after it.
 - **store_calls**: calls under way at once in a worker; whatever comes in between travels with the next.

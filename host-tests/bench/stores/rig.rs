@@ -5,7 +5,7 @@
 //! is taken around every slice, so that a reader sees what the limit was.
 
 use super::{
-    lane::{Fronts, Lane, Proxy, clusters, listeners},
+    lane::{Fronts, Lane, Proxy, resources},
     nginx::Nginx,
     stock,
 };
@@ -90,6 +90,7 @@ impl Rig {
         let fronts = Fronts {
             webdis: Front::start(&redis, Way::Webdis),
             rest: Front::start(&redis, Way::Rest),
+            resp: Front::start(&redis, Way::Resp),
         };
         let upstream = Upstream::bind((Ipv4Addr::LOCALHOST, 0).into(), 0)
             .await
@@ -108,10 +109,11 @@ impl Rig {
                     config::cluster("upstream", &[upstream.addr()]),
                     config::loopback_cluster(o),
                 ];
-                all.extend(clusters(&fronts));
+                let (listeners, stores) = resources(&fronts, &redis);
+                all.extend(stores);
                 o.bootstrap.insert(
                     "static_resources".into(),
-                    json!({"listeners": listeners(&fronts), "clusters": all}),
+                    json!({"listeners": listeners, "clusters": all}),
                 );
             })
             .try_start()

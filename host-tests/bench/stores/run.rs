@@ -41,14 +41,14 @@ const fn row(subject: Lane, yardstick: Lane, goal: Option<f64>) -> Comparison {
     }
 }
 
-/// The transport `resp` is one more lane against [`Lane::Plain`], once there is a front for it.
-const ROWS: [Comparison; 12] = [
+const ROWS: [Comparison; 13] = [
     row(Lane::Webdis, Lane::Plain, Some(0.65)),
     row(Lane::Webdis, Lane::TwoCallouts, Some(2.0)),
     row(Lane::Webdis, Lane::Nginx, Some(1.0)),
     row(Lane::Replay, Lane::NginxReplay, Some(1.2)),
     row(Lane::Replay, Lane::NginxLooks, None),
     row(Lane::Rest, Lane::Plain, None),
+    row(Lane::Resp, Lane::Plain, None),
     row(Lane::Detached, Lane::Plain, None),
     row(Lane::Async, Lane::Plain, None),
     row(Lane::Calls1, Lane::Plain, None),

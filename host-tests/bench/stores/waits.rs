@@ -17,7 +17,7 @@ use std::{
 
 /// Who is watched while one client waits, and while many do.
 const ONE_WAITS: [Lane; 4] = [Lane::Plain, Lane::Webdis, Lane::Async, Lane::Nginx];
-const MANY_WAIT: [Lane; 11] = [
+const MANY_WAIT: [Lane; 12] = [
     Lane::Plain,
     Lane::Webdis,
     Lane::Async,
@@ -27,6 +27,7 @@ const MANY_WAIT: [Lane; 11] = [
     Lane::Calls8,
     Lane::TwoCallouts,
     Lane::Rest,
+    Lane::Resp,
     Lane::Detached,
     Lane::Nginx,
 ];

@@ -18,25 +18,31 @@ const REDIS: &str = "redis";
 
 /// Adds what makes `cluster` lead to the Redis at that socket.
 pub fn add(options: &mut Options, cluster: &str, socket: &Path) {
+    let (listener, clusters) = parts(cluster, socket);
+    options.listeners.push(listener);
+    options.clusters.extend(clusters);
+}
+
+/// The listener and the clusters that make `cluster` lead to the Redis at that socket.
+#[must_use]
+pub fn parts(cluster: &str, socket: &Path) -> (Value, [Value; 2]) {
     // Of each Envoy its own.
     let tunnel = socket.with_file_name(format!("resp-{}", key()));
-    options.listeners.push(listener(&tunnel));
-    options.clusters.push(json!({
-        "name": REDIS,
-        "type": "STATIC",
-        "connect_timeout": "0.25s",
-        "load_assignment": {"cluster_name": REDIS, "endpoints": [{"lb_endpoints": [
-            {"endpoint": {"address": {"pipe": {"path": socket}}}},
-        ]}]},
-    }));
-    options.clusters.push(json!({
+    (
+        listener(&tunnel),
+        [at_socket(REDIS, socket), at_socket(cluster, &tunnel)],
+    )
+}
+
+fn at_socket(cluster: &str, socket: &Path) -> Value {
+    json!({
         "name": cluster,
         "type": "STATIC",
         "connect_timeout": "0.25s",
         "load_assignment": {"cluster_name": cluster, "endpoints": [{"lb_endpoints": [
-            {"endpoint": {"address": {"pipe": {"path": tunnel}}}},
+            {"endpoint": {"address": {"pipe": {"path": socket}}}},
         ]}]},
-    }));
+    })
 }
 
 fn listener(tunnel: &Path) -> Value {
