@@ -190,8 +190,23 @@ fn another_server_is_doubted_for_a_while() {
         let steps = [(6, Action::Claim(desk.claim(3))), (3, take_over)];
         let names: Vec<_> = desk.call(&steps).iter().map(Reply::name).collect();
         assert_eq!(names, ["claimed", "claimed"]);
-        assert_eq!(state(&remote, &six), 0);
+        assert_eq!(state(&remote, &six), Some(0));
     }
+}
+
+/// A user that may not ask, as with a hosted Redis: what tells two servers apart is missing, and is said so.
+#[test]
+fn a_server_that_may_not_be_asked_which_one_it_is_says_so() {
+    let server = Server::start(&[]);
+    server
+        .admin()
+        .command(&["ACL", "SETUSER", "default", "-info"]);
+    let mut remote = Remote::new(&server, Way::Resp);
+    let mut desk = Desk::new(&mut remote, "anonymous");
+    desk.claims(1);
+    let shards = &remote.last().shards;
+    assert!(!shards.is_empty());
+    assert!(shards.iter().all(|s| s.doubt_until.is_none()), "{shards:?}");
 }
 
 #[test]

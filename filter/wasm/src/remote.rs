@@ -348,6 +348,15 @@ impl Remote {
             Event::Assert(op) => plugin.deferred().assert(op, host),
             Event::Forgot { shard, how } => self.on_forgot(plugin, shard, how, host, now),
             Event::Doubted { shard, first } => self.on_doubted(plugin, shard, first, host, now),
+            Event::Anonymous => host::log(
+                Level::Warn,
+                &format!(
+                    "the store at cluster {} does not say which server it is: when it starts again, or another \
+                     takes its place, nothing tells that the last writes may be lost. Its user should be \
+                     allowed INFO, and INFO replication should have master_replid",
+                    self.cluster
+                ),
+            ),
             Event::Swept(swept) => self.on_swept(plugin, swept),
             Event::Ready(Ok(())) => {
                 plugin.metrics().gauge(Gauge::StoreReady, 1);

@@ -181,12 +181,16 @@ impl Queue {
         if self.lanes.on_success(shard) || (first && self.lanes.all_answer()) {
             out.push(Event::Ready(Ok(())));
         }
+        if !self.anonymous && shards.iter().any(|s| s.doubt_until.is_none()) {
+            self.anonymous = true;
+            out.push(Event::Anonymous);
+        }
         let mut lost = Vec::new();
         for state in shards {
             let how = self.memory.note(state, known);
             if self.memory.doubts(state) {
                 let first = self.doubted_until <= now;
-                let left = state.doubt_until.saturating_sub(store_now);
+                let left = state.doubt_until.unwrap_or(0).saturating_sub(store_now);
                 self.doubted_until = self.doubted_until.max(now.saturating_add(left));
                 let shard = state.shard;
                 out.push(Event::Doubted { shard, first });

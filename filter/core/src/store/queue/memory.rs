@@ -82,9 +82,10 @@ impl Memory {
             return false;
         };
         // Another server has another clock: later is not greater.
-        let new = state.doubt_until != 0 && state.doubt_until != seen.doubt_until;
+        let until = state.doubt_until.unwrap_or(0);
+        let new = until != 0 && until != seen.doubt_until;
         if new {
-            seen.doubt_until = state.doubt_until;
+            seen.doubt_until = until;
         }
         new
     }

@@ -109,6 +109,8 @@ pub enum Event {
         /// None was in doubt before.
         first: bool,
     },
+    /// A server does not say which one it is, so that nothing tells when another takes its place; once.
+    Anonymous,
     /// A sweep was answered.
     Swept(Swept),
     /// Whether the store answers has changed: it does, or why it does not.
@@ -175,6 +177,8 @@ pub struct Queue {
     recovering_until: u64,
     /// Until when the store is known to claim nothing in some shard.
     doubted_until: u64,
+    /// A server was met that does not say which one it is.
+    anonymous: bool,
     recent: Recent,
 }
 
@@ -194,6 +198,7 @@ impl Queue {
             memory: Memory::default(),
             recovering_until: 0,
             doubted_until: 0,
+            anonymous: false,
             recent: Recent::default(),
             settings,
         }

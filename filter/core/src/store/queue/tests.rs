@@ -17,7 +17,7 @@ pub(super) struct Store {
     marks: Vec<OwnerToken>,
     shards: BTreeMap<u8, (u8, u64)>,
     pub(super) ahead: u64,
-    doubt_until: u64,
+    doubt_until: Option<u64>,
 }
 
 impl Store {
@@ -27,7 +27,7 @@ impl Store {
             marks: Vec::new(),
             shards: BTreeMap::new(),
             ahead: 5_000,
-            doubt_until: 0,
+            doubt_until: Some(0),
         }
     }
 
@@ -600,7 +600,8 @@ fn what_was_written_lately_is_written_again_to_another_server_once() {
         let lost = out.iter().any(|e| matches!(e, Event::Forgot { .. }));
         (doubts.count(), asserts.count(), lost)
     };
-    line.store.doubt_until = line.now + line.store.ahead + 12_000;
+    let until = line.now + line.store.ahead + 12_000;
+    line.store.doubt_until = Some(until);
     line.sweep(shard);
     assert_eq!(told(&mut line), (1, 1, false));
     assert!(line.queue.is_holding(line.now + 11_999));
@@ -609,12 +610,23 @@ fn what_was_written_lately_is_written_again_to_another_server_once() {
     line.sweep(shard);
     assert_eq!(told(&mut line), (0, 0, false), "once");
     // The next one's clock is behind.
-    line.store.doubt_until -= 5_000;
+    line.store.doubt_until = Some(until - 5_000);
     line.sweep(shard);
     assert_eq!(told(&mut line), (1, 1, false));
-    line.store.doubt_until = 0;
+    line.store.doubt_until = Some(0);
     line.sweep(shard);
     assert_eq!(told(&mut line), (0, 0, false));
+}
+
+#[test]
+fn a_server_that_does_not_say_which_one_it_is_is_told_of_once() {
+    let mut line = Line::ready();
+    line.store.doubt_until = None;
+    line.sweep(3);
+    line.sweep(4);
+    let told = line.out.iter().filter(|e| matches!(e, Event::Anonymous));
+    assert_eq!(told.count(), 1);
+    assert!(!line.queue.is_holding(line.now));
 }
 
 #[test]
@@ -625,7 +637,7 @@ fn a_doubt_that_another_worker_has_heard_of_is_looked_for() {
         two.queue.learn(&memory, 0)
     };
     assert!(!tell(&one, &mut two));
-    one.store.doubt_until = one.now + 12_000;
+    one.store.doubt_until = Some(one.now + 12_000);
     one.sweep(0);
     assert!(tell(&one, &mut two), "news");
     two.store.doubt_until = one.store.doubt_until;

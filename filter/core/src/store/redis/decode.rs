@@ -84,14 +84,18 @@ fn begin<'a>(
 
 fn state(shard: u8, text: &str) -> Option<ShardState> {
     let (epoch, rest) = text.split_once(',')?;
-    let (seq, doubt_until) = rest.split_once(',')?;
+    let (seq, doubt) = rest.split_once(',')?;
+    let doubt_until = match doubt {
+        "-" => None,
+        until => Some(until.parse().ok()?),
+    };
     let mut octets = [0; 16];
     let known = hex::decode_to_slice(epoch, &mut octets).is_ok();
     Some(ShardState {
         shard,
         epoch: known.then_some(octets),
         seq: seq.parse().ok()?,
-        doubt_until: doubt_until.parse().ok()?,
+        doubt_until,
     })
 }
 

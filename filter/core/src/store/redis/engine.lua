@@ -2,7 +2,8 @@
 --
 -- KEYS  per shard: epoch, seq, open, unknown; then for each step: record, [body or mark, [mark]]
 -- ARGV  nonce, 'number of shards,doubt', then for each step: shard,key,verb,fields...[;claim[;answer]]
--- Gives 'idempo1,nonce,now', for each shard 'epoch,seq,doubt', for each step one text.
+-- Gives 'idempo1,nonce,now', for each shard 'epoch,seq,doubt', for each step one text. A doubt of '-': the
+-- server does not say which one it is.
 --
 -- An absent field is '-'. No field holds ',', ':', ';' or '|'.
 --
@@ -718,7 +719,7 @@ local function state_of(shard)
     redis.call('SET', shard.epoch, epoch)
   end
   local seq = shard.raised or redis.call('GET', shard.seq) or 0
-  return epoch .. ',' .. num(seq) .. ',' .. num(till)
+  return epoch .. ',' .. num(seq) .. ',' .. (history_of_server() and num(till) or '-')
 end
 
 local out = { 'idempo1,' .. ARGV[1] .. ',' .. num(now) }

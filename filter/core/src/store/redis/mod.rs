@@ -59,7 +59,8 @@
 //!   the shard itself remembers which server it was on, by the name that Redis gives its history
 //!   (`master_replid`: another after each start and each promotion). Where that has changed, nothing is claimed
 //!   for [`DOUBT_MS`], whoever asks, and every proxy is told by the shard's state: those that wrote
-//!   lately write it again ([`super::queue`]). A server that does not say its history has no doubts.
+//!   lately write it again ([`super::queue`]). A server that does not say its history has no doubts; that it
+//!   does not is said in the shard's state.
 //!
 //! Redis 6.2 (`PXAT`) or anything later that speaks its commands will do.
 //!
@@ -83,7 +84,7 @@ use super::remote::{Batch, HttpAnswer, HttpRequest, Nonce, SHARDS, Swept, Unders
 pub const SCRIPT: &str = include_str!("engine.lua");
 
 /// Its SHA-1, by which Redis knows it: the engine's version. A test asks a real server for it.
-pub const SCRIPT_SHA1: &str = "580edf50082f17ddb0250abeb93eaf6c020fdf41";
+pub const SCRIPT_SHA1: &str = "48011d542de175aeeca441a9c5ca7a7834ca4204";
 
 /// How long a cancelled token is remembered, milliseconds. A claim must not be valid for longer
 /// (`not_after`) than this after it was made.

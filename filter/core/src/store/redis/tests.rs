@@ -69,7 +69,7 @@ fn an_answer_gives_time_shards_and_one_reply_each() {
                 shard: shard_of(&id(1)),
                 epoch: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]),
                 seq: 42,
-                doubt_until: 0,
+                doubt_until: Some(0),
             }],
             replies: vec![Reply::Absent, Reply::TooLate],
         };

@@ -140,8 +140,9 @@ pub struct ShardState {
     /// Raised by every call that writes to the shard: lower than seen before, writes were lost.
     pub seq: u64,
     /// Until when the shard may lack writes that were acknowledged, because its server has become
-    /// another one; by the store's clock, milliseconds. 0: there is no such doubt.
-    pub doubt_until: u64,
+    /// another one; by the store's clock, milliseconds. 0: there is no such doubt. `None`: the server
+    /// does not say which one it is, so that there is no telling.
+    pub doubt_until: Option<u64>,
 }
 
 /// What a sweep of one shard found.
