@@ -134,8 +134,8 @@ fuzz: .tools/bin/cargo-fuzz
 .tools/bin/cargo-fuzz:
 	cargo install --quiet --root .tools cargo-fuzz
 
-# What decides whether an operation runs again, changed line by line, against the core's tests: hours on two
-# cores. Arguments: make mutants MUTANTS_ARGS='--list', or '--shard 1/8'. Results are in mutants.out.
+# What decides whether an operation runs again, changed line by line, against the core's tests: two hours on one
+# core. Arguments: make mutants MUTANTS_ARGS='--list', or '--shard 1/8'. Results are in mutants.out.
 MUTANTS_ARGS ?=
 mutants: .tools/bin/cargo-mutants
 	PATH="$(CURDIR)/.tools/bin:$$PATH" cargo mutants --jobs 1 $(MUTANTS_ARGS)
