@@ -93,7 +93,8 @@ pub fn unavailable(answer: &Answer, reason: &str, upstream_status: u16) {
 /// Where anything differs, or the replay is not marked.
 #[track_caller]
 pub fn replayed(first: &Answer, again: &Answer) {
-    assert_eq!(again.one("idempotent-replayed"), Some("true"), "{again:?}");
+    let replayed = again.one("idempotent-replayed");
+    assert_eq!(replayed, Some("true"), "{again:?} after {first:?}");
     assert_ne!(first.one("idempotent-replayed"), Some("true"), "{first:?}");
     assert_eq!(again.status, first.status, "{again:?}");
     assert_eq!(again.body, first.body, "{again:?}");
