@@ -8,7 +8,7 @@ use host_tests::{
     store::{
         front::Front,
         loss::{Loss, Lossy},
-        redis::Way,
+        redis::{Server, Way},
         site::{builder, charge, gauge, is_replay, once_known, sound, start, swept},
     },
     upstream::Upstream,
@@ -113,4 +113,34 @@ async fn a_file_that_ends_too_soon() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_lagged_takes_over() {
     last_writes_are_lost(Loss::Failover).await;
+}
+
+/// Redis does not say which server it is (a hosted one, a user without `INFO`): then nothing can tell that
+/// another has taken its place, and whoever runs it has to know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_does_not_say_which_server_it_is_is_warned_of() {
+    let redis = Server::start(&[]);
+    redis
+        .admin()
+        .command(&["ACL", "SETUSER", "default", "-info"]);
+    let front = Front::start(&redis, Way::Webdis);
+    let upstream = Upstream::start().await;
+    let envoy = start(builder(
+        &upstream,
+        &front,
+        front.addr(),
+        &json!({}),
+        json!({}),
+    ))
+    .await;
+    until("the warning", || async {
+        let said = "does not say which server it is";
+        envoy.log().contains(said).then_some(())
+    })
+    .await;
+    let request = charge(&key());
+    let first = Raw::exchange(envoy.addr(), &request).await.unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    let again = Raw::exchange(envoy.addr(), &request).await.unwrap();
+    replayed(&first, &again);
 }
