@@ -3,8 +3,10 @@
 //! Nothing but the end of the connection ends the answer, so the reply is read to its own end, and
 //! whatever is missing or more makes it none. How large it may be: [`crate::plan::MAX_RESP_BODY`].
 //!
-//! By hand, because of all of RESP a call needs one kind of request and three kinds of reply, and
-//! the crates for it bring a parser framework and buffers of their own into the module.
+//! By hand: a call needs one kind of request and three kinds of reply of all of RESP, and no reply may
+//! trap the VM. The best kept crate for it (redis-protocol 6.0) goes one call deeper for each nested array,
+//! however many there are, so that a hostile reply overflows the stack; it has no bound to set; and it
+//! brings RESP3 and a parser framework into the module.
 
 use super::{Fault, Login};
 use crate::store::remote::HttpAnswer;
