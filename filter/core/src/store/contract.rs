@@ -37,7 +37,7 @@ pub fn apply(current: Option<&Record>, action: &Action, now: u64) -> (Change, Re
         return (Change::Keep, Reply::Expired { unresolved });
     }
     match action {
-        Action::Read | Action::Body { .. } => (Change::Keep, look(current, now)),
+        Action::Read | Action::Body { .. } => (Change::Keep, look(current)),
         Action::Claim(claim) => match current {
             None => create(claim, now, 0),
             Some(record) => meet(record, claim, now),
@@ -78,14 +78,8 @@ pub fn claim_write(owner: OwnerToken) -> WriteId {
     WriteId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-fn look(current: Option<&Record>, now: u64) -> Reply {
-    match current {
-        None => Reply::Absent,
-        Some(record) => match record.view(now) {
-            View::Expired { unresolved } => Reply::Expired { unresolved },
-            _ => Reply::Current(Box::new(record.clone())),
-        },
-    }
+fn look(current: Option<&Record>) -> Reply {
+    current.map_or(Reply::Absent, |r| Reply::Current(Box::new(r.clone())))
 }
 
 fn create(claim: &Claim, now: u64, generation_before: u64) -> (Change, Reply) {
@@ -159,7 +153,6 @@ pub(super) fn claimed(claim: &Claim, now: u64, generation_before: u64) -> Record
 /// A claim that finds a record.
 fn meet(record: &Record, claim: &Claim, now: u64) -> (Change, Reply) {
     match record.view(now) {
-        View::Expired { unresolved } => (Change::Keep, Reply::Expired { unresolved }),
         View::Pending { .. } if record.owner() == Some(claim.owner) => {
             (Change::Keep, Reply::Claimed(Box::new(record.clone())))
         }
@@ -222,7 +215,7 @@ fn take_over(
     // the same versions again.
     let itself = claim.owner.incarnation() == record.version.incarnation;
     if !unknown || itself || record.version != expect {
-        return (Change::Keep, look(Some(record), now));
+        return (Change::Keep, look(Some(record)));
     }
     if now > claim.not_after {
         return (Change::Keep, Reply::TooLate);

@@ -169,6 +169,12 @@ fn the_sweep_writes_what_readers_compute() {
     let one = One::claimed();
     assert_eq!(sweep(one.record(), 1_099), None);
     let next = sweep(one.record(), 1_100).unwrap();
+    // The Redis engine's script computes the same: `note_write` there.
+    let Version {
+        incarnation,
+        counter,
+    } = one.record().version;
+    assert_eq!(last(&next).write, WriteId(incarnation ^ u64::from(counter)));
     assert_eq!(next.view(1_100).status(), one.record().view(1_100).status());
     assert_eq!(
         (last(&next).source, next.version.counter),
