@@ -156,12 +156,33 @@ fn a_claim_that_finds_a_lease_over_notes_it_once_and_is_not_made() {
         (last(&record).source, record.version.counter),
         (Source::Reader, 2)
     );
-    // Seen again: written once a minute, so that a storm of retries costs reads alone.
-    assert!(matches!(one.unmoved(1_200, &claims(3)), Reply::Current(_)));
-    one.at(1_100 + SEEN_EVERY_MS, &claims(3));
-    assert_eq!(one.record().last_seen, 1_100 + SEEN_EVERY_MS);
     // Not even the owner's own repeat is a claim then.
-    assert!(matches!(one.at(61_200, &claims(1)), Reply::Current(_)));
+    assert!(matches!(one.unmoved(1_200, &claims(1)), Reply::Current(_)));
+}
+
+#[test]
+fn that_it_was_seen_is_written_once_a_minute() {
+    let mut one = One::default();
+    let mut lasting = claim(1);
+    lasting.windows.replay_ms = 10 * SEEN_EVERY_MS;
+    one.at(100, &Action::Claim(lasting));
+    one.at(1_100, &claims(2));
+    // So that a storm of retries costs reads alone.
+    let just_before = 1_100 + SEEN_EVERY_MS - 1;
+    for now in [1_200, just_before] {
+        assert!(matches!(one.unmoved(now, &claims(3)), Reply::Current(_)));
+    }
+    let reply = one.at(just_before + 1, &claims(3));
+    assert!(
+        matches!(&reply, Reply::Current(r) if r.last_seen == just_before + 1),
+        "{reply:?}"
+    );
+    assert_eq!(one.record().version.counter, 3);
+    assert_eq!(
+        last(one.record()).source,
+        Source::Reader,
+        "no event of its own"
+    );
 }
 
 #[test]
