@@ -263,7 +263,8 @@ fn give_back(record: &Record, owner: OwnerToken, now: u64) -> (Change, Reply) {
         .find(|e| e.write == write && e.to == Status::Pending)
     {
         Some(claim) => claim.from == Status::Unknown,
-        None => record.history.dropped() > 0,
+        // A history keeps its first event: so that claim was none.
+        None => true,
     };
     if !took_over {
         return (Change::Delete, Reply::Cancelled);

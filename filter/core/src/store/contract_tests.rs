@@ -494,14 +494,68 @@ fn a_take_over_that_nobody_waits_for_is_refused_and_of_nothing_is_a_claim() {
         expect,
     };
     assert_eq!(one.unmoved(1_100, &late), Reply::TooLate);
+    let mut just = claim(2);
+    just.not_after = 1_100;
     let action = Action::TakeOver {
+        claim: just,
+        expect,
+    };
+    for mut one in [one, One::default()] {
+        assert!(matches!(one.at(1_100, &action), Reply::Claimed(_)));
+    }
+}
+
+/// Owner 1 said unknown at 200, and owner 2 took over at 300.
+fn taken_over() -> One {
+    let mut one = One::claimed();
+    one.at(200, &unknown(1, 5));
+    let expect = one.record().version;
+    let take = Action::TakeOver {
         claim: claim(2),
         expect,
     };
-    assert!(matches!(
-        One::default().at(1_100, &action),
-        Reply::Claimed(_)
-    ));
+    assert!(matches!(one.at(300, &take), Reply::Claimed(_)));
+    one
+}
+
+fn given_back(one: &mut One, now: u64) -> Evidence {
+    let reply = one.at(now, &Action::Cancel { owner: token(2) });
+    let Reply::Applied(record) = reply else {
+        panic!("it is unknown again, and not absent: {reply:?}");
+    };
+    match record.state {
+        State::Unknown {
+            owner: None,
+            evidence,
+            ..
+        } => evidence,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_take_over_that_is_given_back_leaves_the_operation_unknown() {
+    let before = given_back(&mut taken_over(), 400);
+    assert_eq!(before.status, None);
+    // Its lease is over and noted, and a late answer of the first owner is there: beside that, and nobody's
+    // word on the state.
+    let mut one = taken_over();
+    assert!(matches!(one.at(1_400, &claims(3)), Reply::Current(_)));
+    let noted = last(one.record()).evidence.clone();
+    let late = one.at(1_450, &complete(1, 100, 6, 10));
+    assert!(matches!(late, Reply::Stale(_)));
+    assert_eq!(Some(given_back(&mut one, 1_500)), noted);
+}
+
+#[test]
+fn a_take_over_is_given_back_although_the_history_has_forgotten_it() {
+    let mut one = taken_over();
+    for write in 10..30 {
+        one.at(400, &complete(1, 100, write, 10));
+    }
+    let events = one.record().history.events();
+    assert!(events.iter().all(|e| e.write != claim_write(token(2))));
+    assert_eq!(given_back(&mut one, 500), released());
 }
 
 #[test]
