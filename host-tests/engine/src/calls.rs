@@ -93,6 +93,7 @@ fn of_the_process(linker: &mut Linker<State>) -> wasmtime::Result<()> {
                     cluster: text(c, cluster, cluster_size)?,
                     headers: map(c, headers, headers_size)?,
                     body: read(c, body, body_size)?,
+                    ..Seen::default()
                 };
                 let named = |name| pairs::first(&seen.headers, name).is_some();
                 if !named(":path") || !named(":method") || !named(":authority") {

@@ -221,7 +221,10 @@ impl Host {
             faults: setup.faults,
             ..Shared::default()
         }));
-        let world = Rc::new(RefCell::new(setup.world));
+        let world = Rc::new(RefCell::new(World {
+            now_ms: BEGIN_NS / 1_000_000,
+            ..setup.world
+        }));
         let agenda = Rc::new(RefCell::new(Agenda {
             now_ns: BEGIN_NS,
             ..Agenda::default()
@@ -383,6 +386,7 @@ impl Host {
         let next = ticks.chain(due).min().unwrap_or(end);
         let now = next.clamp(self.now_ns(), end);
         self.shared_mut().now_ns = now;
+        self.world_mut().now_ms = now / 1_000_000;
         self.agenda.borrow_mut().now_ns = now;
         loop {
             let first = {

@@ -16,6 +16,7 @@
 //! | [`shared`] | what workers share: shared data under either rule, queues, metrics |
 //! | [`faults`] | which call fails, and how |
 //! | [`script`] | what upstreams and callouts answer |
+//! | [`redis`] | a Redis in virtual time, with the shipped script |
 //! | [`pairs`] | serialized header maps |
 //!
 //! Nothing is global: everything a test touches belongs to its [`host::Host`]. Only compiled code
@@ -26,6 +27,7 @@ pub mod engine;
 pub mod faults;
 pub mod host;
 pub mod pairs;
+pub mod redis;
 pub mod script;
 pub mod shared;
 pub mod stream;

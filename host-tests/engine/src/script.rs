@@ -12,6 +12,8 @@ pub struct Seen {
     pub headers: Lines,
     /// Body.
     pub body: Vec<u8>,
+    /// When it came, Unix milliseconds.
+    pub at_ms: u64,
 }
 
 /// An answer, and when it comes.
@@ -86,6 +88,8 @@ pub struct World {
     pub called: Vec<Seen>,
     /// How often the router tries again by itself where a request breaks, unless it is told not to.
     pub router_retries: u32,
+    /// The time, Unix milliseconds.
+    pub now_ms: u64,
 }
 
 impl Default for World {
@@ -98,20 +102,23 @@ impl Default for World {
             acted: Vec::new(),
             called: Vec::new(),
             router_retries: 0,
+            now_ms: 0,
         }
     }
 }
 
 impl World {
     /// The upstream acts upon a request and answers.
-    pub fn act(&mut self, seen: Seen) -> Fate {
+    pub fn act(&mut self, mut seen: Seen) -> Fate {
+        seen.at_ms = self.now_ms;
         let fate = (self.upstream)(&seen, self.acted.len());
         self.acted.push(seen);
         fate
     }
 
     /// A callout to a cluster.
-    pub fn call(&mut self, seen: Seen) -> Fate {
+    pub fn call(&mut self, mut seen: Seen) -> Fate {
+        seen.at_ms = self.now_ms;
         let Some(script) = self.clusters.get_mut(&seen.cluster) else {
             return Fate::Refused;
         };

@@ -512,6 +512,7 @@ impl Worker {
             cluster: String::new(),
             headers: stream.request.headers.clone(),
             body: stream.request.out.clone(),
+            ..Seen::default()
         };
         let once = pairs::first(&seen.headers, "x-envoy-max-retries").as_deref() == Some("0");
         let told = pairs::first(&seen.headers, "x-envoy-upstream-rq-timeout-ms");

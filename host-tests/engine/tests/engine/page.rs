@@ -48,7 +48,9 @@ const CALLS: [(&str, &str); 22] = [
     ),
     (
         "proxy_http_call",
-        "Nothing was sent: the attempt runs inline, where a client that leaves makes it `unknown`",
+        "Nothing was sent. To the loopback: the attempt runs inline, where a client that leaves makes it \
+         `unknown`. To Redis: the claim cannot be made, and nothing runs; after the answer the write waits in \
+         the backlog",
     ),
     ("proxy_increment_metric", "A count is missing"),
     ("proxy_log", "A line is missing"),

@@ -4,7 +4,8 @@
 
 use idempo_engine_tests::faults::Faults;
 use idempo_engine_tests::host::{Host, Request, Setup};
-use idempo_engine_tests::script::{Answer, Fate, World};
+use idempo_engine_tests::redis::Redis;
+use idempo_engine_tests::script::{Answer, Fate, Script, Seen, World};
 use idempo_engine_tests::shared::CasRule;
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const ALL: [Scenario; 19] = [
+pub(crate) const ALL: [Scenario; 25] = [
     Scenario {
         name: "first attempt, replay",
         configuration: plain,
@@ -350,6 +351,124 @@ pub(crate) const ALL: [Scenario; 19] = [
         may_act: 1,
         observes: false,
     },
+    Scenario {
+        name: "Redis: first attempt, replay by another worker",
+        configuration: || over_redis(json!({})),
+        workers: 2,
+        world: || {
+            with_redis(World::default(), |redis, seen, _| {
+                Fate::Answer(redis.answer(seen))
+            })
+        },
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            vec![first, host.send(1, charge()), host.send(1, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "Redis: wait for another worker",
+        configuration: || over_redis(json!({"in_flight": {"action": "wait", "timeout": "5s"}})),
+        workers: 2,
+        world: || with_redis(slow(350), |redis, seen, _| Fate::Answer(redis.answer(seen))),
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.pass(50);
+            vec![first, host.send(1, charge()), host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "Redis: every third answer is lost on its way",
+        configuration: || over_redis(json!({})),
+        workers: 1,
+        world: || {
+            with_redis(World::default(), |redis, seen, n| {
+                let answer = redis.answer(seen);
+                match n % 3 {
+                    2 => Fate::Silence,
+                    _ => Fate::Answer(answer),
+                }
+            })
+        },
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.until(LONG_MS, |h| h.got(first).is_some());
+            host.pass(3_000);
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "Redis: away while an answer waits to be recorded",
+        configuration: || over_redis(json!({})),
+        workers: 1,
+        world: || {
+            with_redis(slow(400), |redis, seen, _| match seen.at_ms % 100_000 {
+                300..2_500 => Fate::Reset(1),
+                _ => Fate::Answer(redis.answer(seen)),
+            })
+        },
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.pass(6_000);
+            vec![first, host.send(0, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "Redis: loses everything while an attempt runs",
+        configuration: || over_redis(json!({})),
+        workers: 2,
+        world: || {
+            let mut lost = false;
+            with_redis(slow(900), move |redis, seen, _| {
+                if seen.at_ms % 100_000 >= 500 && !std::mem::replace(&mut lost, true) {
+                    redis.forget();
+                }
+                Fate::Answer(redis.answer(seen))
+            })
+        },
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.pass(1_500);
+            vec![first, host.send(1, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
+    Scenario {
+        name: "Redis: a client leaves, the lease ends, the sweep writes it",
+        configuration: || over_redis(json!({"lease": "3s"})),
+        workers: 2,
+        world: || with_redis(slow(400), |redis, seen, _| Fate::Answer(redis.answer(seen))),
+        run: |host| {
+            host.pass(100);
+            let first = host.send(0, charge());
+            host.pass(60);
+            host.leave(first);
+            host.pass(5_000);
+            vec![first, host.send(1, charge())]
+        },
+        retry: charge,
+        may_act: 1,
+        observes: false,
+    },
 ];
 
 fn charge() -> Request {
@@ -393,6 +512,24 @@ pub(crate) fn with(members: Value) -> Value {
         "store": {"shared_data": {"records": "1MiB", "bodies": "1MiB", "tombstones": "64KiB"}},
         "routes": [route],
     })
+}
+
+/// The same over Redis.
+fn over_redis(members: Value) -> Value {
+    let mut all = with(members);
+    all["store"] = json!({"redis": {"cluster": "redis", "transport": "rest"}});
+    all
+}
+
+/// With a Redis whose calls that script has in its hands.
+fn with_redis(
+    mut world: World,
+    mut script: impl FnMut(&Redis, &Seen, usize) -> Fate + 'static,
+) -> World {
+    let redis = Redis::default();
+    let calls: Script = Box::new(move |seen, n| script(&redis, seen, n));
+    world.clusters.insert("redis".into(), calls);
+    world
 }
 
 fn detached() -> Value {
