@@ -434,6 +434,30 @@ fn a_cancellation_removes_what_is_pending_under_its_token_and_nothing_else() {
     ));
 }
 
+/// Evidence may look like an answer's; what is late is told by the event.
+#[test]
+fn an_owner_that_calls_unknown_what_a_reader_has_called_so_has_sent_something() {
+    let with_result = Evidence {
+        result: Some([1; 32]),
+        ..Evidence::named("upstream_reset")
+    };
+    for evidence in [
+        Evidence::named("response_timeout"),
+        Evidence::named(Status::Completed.as_str()),
+        with_result,
+    ] {
+        let mut one = One::claimed();
+        one.at(1_400, &claims(2));
+        let to = Target::Unknown { evidence };
+        let says = transition(5, owner_fence(1, 100), to, Source::Owner);
+        let reply = one.at(1_500, &says);
+        assert!(matches!(reply, Reply::Applied(_)), "{reply:?}");
+        let cancel = Action::Cancel { owner: token(1) };
+        let reply = one.unmoved(1_600, &cancel);
+        assert!(matches!(reply, Reply::Stale(_)), "{reply:?}");
+    }
+}
+
 #[test]
 fn an_unknown_operation_is_taken_over_by_one_of_those_who_saw_it() {
     let mut one = One::claimed();
