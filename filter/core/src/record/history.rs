@@ -66,11 +66,6 @@ impl History {
         self.events.push(event);
     }
 
-    /// The latest event.
-    pub fn last_mut(&mut self) -> Option<&mut Event> {
-        self.events.last_mut()
-    }
-
     /// Whether that write is among the events.
     #[must_use]
     pub fn has(&self, write: WriteId) -> bool {

@@ -305,9 +305,49 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_a_part_of_the_whole() {
-        for record in records() {
-            assert!(facts(&record).len() < encode(&record).len());
+    fn facts_hold_nothing_that_the_program_moves() {
+        let first = facts(&records()[0]);
+        for mut record in records() {
+            record.version = Version {
+                incarnation: 70,
+                counter: 71,
+            };
+            record.generation = 72;
+            record.claimed_at = 73;
+            record.last_seen = 74;
+            record.windows = Windows {
+                replay_ms: 75,
+                tombstone_ms: 76,
+            };
+            record.history = History::from_parts(Vec::new(), 77);
+            assert_eq!(facts(&record), first);
+            assert!(first.len() < encode(&record).len());
         }
+    }
+
+    #[test]
+    fn a_detail_holds_neither_owner_nor_times() {
+        let [pending, accepted, _, _, unknown] = <[Record; 5]>::try_from(records()).unwrap();
+        let later = |mut state: State| {
+            match &mut state {
+                State::Pending { owner, lease_until } => {
+                    (owner.0, *lease_until) = ([2; 16], 90);
+                }
+                State::Accepted { at, deadline, .. } => (*at, *deadline) = (20, 90),
+                State::Unknown { owner, at, .. } => (*owner, *at) = (None, 20),
+                State::Completed { .. } | State::Closed { .. } => panic!(),
+            }
+            state
+        };
+        for Record { state, .. } in [pending, accepted, unknown] {
+            assert_eq!(detail(&later(state.clone())), detail(&state));
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_between_characters() {
+        assert_eq!(operator(&"a".repeat(49)), "a".repeat(48));
+        let name = "a".to_owned() + &"\u{20ac}".repeat(16);
+        assert_eq!(operator(&name), "a".to_owned() + &"\u{20ac}".repeat(15));
     }
 }

@@ -121,13 +121,6 @@ impl Record {
     pub fn gone_at(&self) -> u64 {
         self.expires_at().saturating_add(self.windows.tombstone_ms)
     }
-
-    /// Whether the operation still needs its record: pending, accepted or unknown are never
-    /// evicted, and count as live like answers inside their window.
-    #[must_use]
-    pub fn is_live(&self, now: u64) -> bool {
-        now < self.expires_at()
-    }
 }
 
 impl State {
@@ -266,6 +259,45 @@ pub(crate) mod tests {
             panic!()
         };
         assert_eq!(evidence.status, Some(202));
+    }
+
+    #[test]
+    fn an_answer_is_served_to_its_deadline_or_the_end_of_its_window() {
+        let owner = OwnerToken([1; 16]);
+        let (at, deadline) = (2_000, 9_000);
+        let evidence = State::lease_over();
+        let reason = String::new();
+        let accepted = outcome(202);
+        let completed = outcome(201);
+        for (state, until) in [
+            (
+                State::Accepted {
+                    outcome: accepted,
+                    at,
+                    deadline,
+                },
+                Some(9_000),
+            ),
+            (
+                State::Completed {
+                    outcome: completed,
+                    at,
+                },
+                Some(12_000),
+            ),
+            (State::Closed { reason, at }, None),
+            (
+                State::Unknown {
+                    owner: Some(owner),
+                    evidence,
+                    at,
+                },
+                None,
+            ),
+        ] {
+            assert_eq!(record(state).served_until(), until);
+        }
+        assert_eq!(pending().served_until(), None);
     }
 
     #[test]

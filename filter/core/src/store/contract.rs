@@ -111,7 +111,14 @@ fn forget(record: &mut Record, now: u64) {
         .first()
         .map_or(WriteId(0), |e| e.write);
     record.history = History::default();
-    record.log(now, Status::Absent, Source::Restart, write, Some(evidence));
+    record.log(
+        now,
+        Status::Absent,
+        Source::Restart,
+        write,
+        "",
+        Some(evidence),
+    );
 }
 
 /// The record that a claim makes. The generation is the store's time, so that it rises even across
@@ -189,7 +196,7 @@ fn materialise_unknown(record: &mut Record, source: Source, write: WriteId, now:
             evidence: evidence.clone(),
             at: now,
         };
-        record.log(now, from, source, write, Some(evidence));
+        record.log(now, from, source, write, "", Some(evidence));
     }
 }
 
@@ -287,6 +294,7 @@ fn give_back(record: &Record, owner: OwnerToken, now: u64) -> (Change, Reply) {
         from,
         Source::Owner,
         WriteId(write.0.wrapping_sub(1)),
+        "",
         Some(evidence),
     );
     next.last_seen = next.last_seen.max(now);
@@ -359,11 +367,9 @@ fn change(record: &Record, transition: &Transition, now: u64) -> (Change, Reply)
         record.view(now).status(),
         transition.source,
         transition.write,
+        &transition.operator,
         evidence,
     );
-    if let Some(last) = next.history.last_mut() {
-        last.operator.clone_from(&transition.operator);
-    }
     // The owner has seen the whole body since it claimed by its beginning.
     if let Fence::Owner { claim, .. } = &transition.fence
         && next.fingerprint.head.is_some()
@@ -435,18 +441,14 @@ fn stale(record: &Record, transition: &Transition, now: u64) -> (Change, Reply) 
         return (Change::Keep, Reply::Stale(Box::new(record.clone())));
     };
     let mut next = record.clone();
-    let status = record.state.status();
     next.log(
         now,
-        status,
+        record.state.status(),
         transition.source,
         transition.write,
+        &transition.operator,
         Some(evidence),
     );
-    if let Some(last) = next.history.last_mut() {
-        last.to = status;
-        last.operator.clone_from(&transition.operator);
-    }
     next.bump();
     let next = Box::new(next);
     (Change::Put(next.clone()), Reply::Stale(next))
@@ -498,6 +500,7 @@ impl Record {
         from: Status,
         source: Source,
         write: WriteId,
+        operator: &str,
         evidence: Option<Evidence>,
     ) {
         let to = self.state.status();
@@ -507,7 +510,7 @@ impl Record {
             to,
             source,
             write,
-            operator: String::new(),
+            operator: operator.to_owned(),
             evidence,
         });
     }

@@ -169,8 +169,8 @@ fn that_it_was_seen_is_written_once_a_minute() {
     one.at(1_100, &claims(2));
     // So that a storm of retries costs reads alone.
     let just_before = 1_100 + SEEN_EVERY_MS - 1;
-    for now in [1_200, just_before] {
-        assert!(matches!(one.unmoved(now, &claims(3)), Reply::Current(_)));
+    for soon in [1_200, just_before] {
+        assert!(matches!(one.unmoved(soon, &claims(3)), Reply::Current(_)));
     }
     let reply = one.at(just_before + 1, &claims(3));
     assert!(
@@ -326,6 +326,26 @@ fn a_late_answer_is_kept_as_evidence_once_and_stays_late() {
         one.unmoved(310, &complete(2, 100, 6, 10)),
         Reply::Stale(_)
     ));
+}
+
+#[test]
+fn a_persons_name_stands_at_what_they_did_and_tried() {
+    let by = |action| {
+        let Action::Transition(mut transition) = action else {
+            panic!()
+        };
+        transition.operator = "ops".into();
+        Action::Transition(transition)
+    };
+    let mut one = One::claimed();
+    let settle = by(one.by_version(8, Status::Pending, done(8)));
+    assert!(matches!(one.at(150, &settle), Reply::Applied(_)));
+    assert_eq!(last(one.record()).operator, "ops");
+    let again = by(one.by_version(9, Status::Completed, done(9)));
+    assert!(matches!(one.at(160, &again), Reply::Stale(_)));
+    let late = last(one.record());
+    assert_eq!((late.write, late.operator.as_str()), (WriteId(9), "ops"));
+    assert_eq!((late.from, late.to), (Status::Completed, Status::Completed));
 }
 
 #[test]

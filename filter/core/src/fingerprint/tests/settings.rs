@@ -255,3 +255,27 @@ fn form_names_read_back() {
     }
     assert_eq!(Form::from_name("other"), None);
 }
+
+#[test]
+fn json_is_read_up_to_the_greatest_canonical_length() {
+    let form = |length: u64| {
+        let text = "1".repeat(usize::try_from(length).unwrap() - 2);
+        json(&format!("\"{text}\"")).fingerprint().unwrap().form
+    };
+    assert_eq!(form(CANONICAL_MAX), Form::Json);
+    assert_eq!(form(CANONICAL_MAX + 1), Form::Raw);
+}
+
+#[test]
+fn a_whole_body_differs_from_a_beginning_that_is_no_shorter() {
+    let begun = case("", "abcd").with(|r| head_of(&FingerprintRule::default(), r, None));
+    let whole = |body: &str| case("", body).fingerprint().unwrap();
+    for (body, begins_with_it, is_begun) in [
+        ("abc", Comparison::Different, Comparison::Different),
+        ("abcd", Comparison::Different, Comparison::Different),
+        ("abcde", Comparison::Incomparable, Comparison::NeedsBody),
+    ] {
+        assert_eq!(begun.compare(&whole(body)), begins_with_it, "{body}");
+        assert_eq!(whole(body).compare(&begun), is_begun, "{body}");
+    }
+}

@@ -242,7 +242,11 @@ fn run(script: &[Line], store: &SharedDataStore, bounded: bool) -> Result<(), Te
                 let report = table.sweep(sd, now, 0, u32::MAX);
                 prop_assert_eq!(report.transitions.len(), model.sweep(now));
                 prop_assert_eq!((report.damaged, report.skipped), (0, 0));
-                let live = model.records.values().filter(|r| r.is_live(now)).count();
+                let live = model
+                    .records
+                    .values()
+                    .filter(|r| now < r.expires_at())
+                    .count();
                 prop_assert_eq!(report.live, live as u64);
                 let expired = model.records.values();
                 let expired = expired.filter(|r| matches!(r.view(now), View::Expired { .. }));
