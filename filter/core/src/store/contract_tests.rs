@@ -191,11 +191,14 @@ fn the_sweep_writes_what_readers_compute() {
     assert_eq!(sweep(one.record(), 1_099), None);
     let next = sweep(one.record(), 1_100).unwrap();
     // The Redis engine's script computes the same: `note_write` there.
-    let Version {
-        incarnation,
-        counter,
-    } = one.record().version;
-    assert_eq!(last(&next).write, WriteId(incarnation ^ u64::from(counter)));
+    let incarnation = one.record().version.incarnation;
+    assert_eq!(last(&next).write, WriteId(incarnation ^ 1));
+    let mut written_often = one.record().clone();
+    written_often.version.counter = u32::MAX;
+    assert_eq!(
+        last(&sweep(&written_often, 1_100).unwrap()).write,
+        WriteId(incarnation ^ u64::from(u32::MAX))
+    );
     assert_eq!(next.view(1_100).status(), one.record().view(1_100).status());
     assert_eq!(
         (last(&next).source, next.version.counter),
