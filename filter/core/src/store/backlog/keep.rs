@@ -119,11 +119,14 @@ impl Backlog {
         }
     }
 
+    fn must_renew(&self, now: u64) -> bool {
+        self.renewed
+            .is_none_or(|at| now >= at.saturating_add(RENEW_MS))
+    }
+
     /// One look at the directory, and one change where there is something to change.
     fn renew_and_adopt(&mut self, sd: &mut dyn SharedData, now: u64) -> Result<(), Trouble> {
-        let renew = self
-            .renewed
-            .is_none_or(|at| now >= at.saturating_add(RENEW_MS));
+        let renew = self.must_renew(now);
         let own: Vec<(u32, bool)> = self
             .owned
             .iter()
@@ -216,6 +219,11 @@ impl Backlog {
         };
         let octets = self.entry(id).and_then(|e| op::encode(mark, &e.op));
         let octets = octets.ok_or("such a write cannot be kept")?;
+        // Whoever keeps something is not silent: a write that is kept just before the lease ends would
+        // at once be another's, too. Without an answer the lease is as it was.
+        if !self.owned.is_empty() && self.must_renew(self.clock) {
+            let _ = self.renew_and_adopt(sd, self.clock);
+        }
         for _ in 0..TRIES {
             let (journal, slot) = match self.next_slot(sd) {
                 Ok(found) => found,
