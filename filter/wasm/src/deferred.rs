@@ -55,7 +55,7 @@ impl Deferred {
         if backlog.fill_permille() >= HIGH_WATER_PERMILLE {
             return;
         }
-        let _ = backlog.defer(&mut HostSharedData, op, false, host);
+        backlog.assert(&mut HostSharedData, op, host);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

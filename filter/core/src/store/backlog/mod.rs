@@ -185,6 +185,14 @@ impl Backlog {
         }
     }
 
+    /// Keeps a write that was acknowledged once and may be lost, in memory only and without regard to
+    /// room; unless it waits already, as where the same loss is noticed once more.
+    pub fn assert(&mut self, sd: &mut dyn SharedData, op: Op, now: u64) {
+        if !self.entries.iter().any(|e| e.op == op) {
+            self.defer(sd, op, false, now);
+        }
+    }
+
     /// Writes that are due, oldest first, at most so many, each once until [`Self::done`] or
     /// [`Self::again`] is called for it. Writes of one operation keep their order: one that is under way
     /// or waits for its next try keeps later ones back.

@@ -85,6 +85,27 @@ fn refusing(fake: &mut Fake, calls_before: u32) -> Host<'_, fn(&mut Fake)> {
 }
 
 #[test]
+fn what_waits_to_be_asserted_is_not_kept_again() {
+    let mut sd = Fake::new();
+    let mut backlog = holder(1);
+    backlog.assert(&mut sd, write(1), 1_000);
+    backlog.assert(&mut sd, cancel(1), 1_000);
+    assert_eq!(backlog.len(), 2);
+    let due = backlog.due(1_000, 1);
+    assert_eq!(ops(due), [write(1)]);
+    // As at each notice of a loss, until the store takes it.
+    for at in 1_001..1_020 {
+        backlog.assert(&mut sd, write(1), at);
+        backlog.assert(&mut sd, cancel(1), at);
+    }
+    assert_eq!(backlog.len(), 2);
+    // What was never acknowledged is kept beyond this VM, and need not be asserted beside.
+    assert_eq!(backlog.defer(&mut sd, write(2), true, 2_000), Kept::Durable);
+    backlog.assert(&mut sd, write(2), 2_000);
+    assert_eq!(backlog.len(), 3);
+}
+
+#[test]
 fn a_vm_that_keeps_nothing_leaves_nothing() {
     let sd = &mut Fake::new();
     let mut backlog = holder(1);

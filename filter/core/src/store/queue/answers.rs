@@ -2,7 +2,7 @@
 
 use super::{Event, Group, Item, Load, Memory, Queue, TRIES_ALONE, UnderWay, answer, items};
 use crate::store::redis::Script;
-use crate::store::remote::{Answered, HttpAnswer, ShardState, Swept, Understood};
+use crate::store::remote::{Answered, HttpAnswer, ShardState, Swept, Understood, shard_of};
 use crate::store::{Action, Op, Reply};
 
 impl Queue {
@@ -115,7 +115,16 @@ impl Queue {
     ) {
         let lost = self.heard(answered.now, shard, &answered.shards, known, now, out);
         let left = self.recovering_ms(now);
+        let unread: Vec<u8> = unread(&answered.shards).collect();
         for (Item { op, mut ticket }, reply) in items.into_iter().zip(answered.replies) {
+            // Whether its shard has forgotten is not known: what is there is certain, what is not there
+            // may be lost.
+            let reply = match reply {
+                Reply::Claimed(_) | Reply::Absent if unread.contains(&shard_of(&op.operation)) => {
+                    Reply::Failed(UNREAD.to_owned())
+                }
+                reply => reply,
+            };
             let reply = match (reply, &op.action) {
                 (Reply::Absent, Action::Claim(_)) => Reply::Recovering(left.max(1)),
                 // By a store that has forgotten: there may be a record, among those that it lost.
@@ -243,6 +252,14 @@ impl Queue {
             }
         }
     }
+}
+
+/// Why nothing begins on the word of a shard whose state is not known.
+const UNREAD: &str = "the epoch, seq or server of its shard could not be read or written";
+
+fn unread(shards: &[ShardState]) -> impl Iterator<Item = u8> {
+    let unread = shards.iter().filter(|state| state.epoch.is_none());
+    unread.map(|state| state.shard)
 }
 
 fn why(understood: Understood) -> String {

@@ -31,23 +31,21 @@ const ENCODED: usize = 32;
 impl Memory {
     /// Takes a shard's state in. `known` is what was known when the call left, because a later answer
     /// may overtake an earlier one. `Some`: the store has lost writes, and how that was seen; once for
-    /// each loss.
+    /// each loss. A state that could not be read says nothing: what is known stays, to be compared with
+    /// the next one. (An epoch that is gone is no such state: the call that misses it writes another.)
     pub(super) fn note(&mut self, state: &ShardState, known: &Self) -> Option<&'static str> {
+        let epoch = state.epoch?;
         let at = usize::from(state.shard);
         let before = known.shards.get(at).copied().flatten();
         let slot = self.shards.get_mut(at)?;
         let Some(seen) = slot else {
-            *slot = state.epoch.map(|epoch| Seen {
+            *slot = Some(Seen {
                 epoch,
                 seq: state.seq,
                 losses: 0,
                 doubt_until: 0,
             });
             return None;
-        };
-        let Some(epoch) = state.epoch else {
-            *slot = None;
-            return Some("its epoch is gone");
         };
         // Known since the call left, if at all: nothing can be said of their order.
         let before = before.unwrap_or(Seen { seq: 0, ..*seen });

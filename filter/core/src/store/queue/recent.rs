@@ -57,12 +57,16 @@ impl Recent {
         }
     }
 
-    /// The writes of one shard, oldest first.
+    /// The writes of one shard, oldest first. One that was made again has been noted again.
     pub(super) fn of_shard(&mut self, shard: u8, now: u64) -> Vec<Op> {
         self.forget(now);
-        let of_shard = |(_, op): &&(u64, Op)| shard_of(&op.operation) == shard;
-        let writes = self.writes.iter().filter(of_shard);
-        writes.map(|(_, op)| op.clone()).collect()
+        let mut writes: Vec<Op> = Vec::new();
+        for (_, op) in &self.writes {
+            if shard_of(&op.operation) == shard && !writes.contains(op) {
+                writes.push(op.clone());
+            }
+        }
+        writes
     }
 }
 

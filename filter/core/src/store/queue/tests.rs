@@ -18,6 +18,8 @@ pub(super) struct Store {
     shards: BTreeMap<u8, (u8, u64)>,
     pub(super) ahead: u64,
     doubt_until: Option<u64>,
+    /// The shards' states can be neither read nor written.
+    pub(super) unreadable: bool,
 }
 
 impl Store {
@@ -28,6 +30,7 @@ impl Store {
             shards: BTreeMap::new(),
             ahead: 5_000,
             doubt_until: Some(0),
+            unreadable: false,
         }
     }
 
@@ -42,7 +45,7 @@ impl Store {
         let (epoch, seq) = *self.shards.entry(shard).or_insert((1, 0));
         ShardState {
             shard,
-            epoch: Some([epoch; 16]),
+            epoch: (!self.unreadable).then_some([epoch; 16]),
             seq,
             doubt_until: self.doubt_until,
         }
@@ -616,6 +619,69 @@ fn what_was_written_lately_is_written_again_to_another_server_once() {
     line.store.doubt_until = Some(0);
     line.sweep(shard);
     assert_eq!(told(&mut line), (0, 0, false));
+}
+
+#[test]
+fn a_state_that_cannot_be_read_is_no_loss_and_nothing_new_begins_on_its_word() {
+    let mut line = Line::ready();
+    line.push(op(1, Action::Claim(claim(1))), 1);
+    let call = line.send().expect("the claim");
+    line.complete(call);
+    line.push(op(1, complete(1, line.now + 5_000, 7, 10)), 2);
+    let call = line.send().expect("the answer");
+    line.complete(call);
+    assert_eq!(line.replies(), [(1, "claimed"), (2, "applied")]);
+
+    line.store.unreadable = true;
+    line.sweep(shard_of(&id(1)));
+    line.push(op(2, Action::Claim(claim(2))), 3);
+    line.push(op(3, Action::Read), 4);
+    line.push(op(1, Action::Claim(claim(3))), 5);
+    while let Some(call) = line.send() {
+        line.complete(call);
+    }
+    let news = |e: &&Event| !matches!(e, Event::Reply { .. } | Event::Swept(_));
+    assert_eq!(line.out.iter().find(news), None);
+    assert!(!line.queue.is_holding(line.now));
+    let mut replies = line.replies();
+    replies.sort_unstable();
+    // That there is a record is certain, that there is none is not.
+    assert_eq!(replies, [(3, "failed"), (4, "failed"), (5, "current")]);
+
+    // What was known is known still.
+    line.store.unreadable = false;
+    line.sweep(shard_of(&id(1)));
+    assert!(!line.queue.is_holding(line.now));
+    line.store.forget(9);
+    line.sweep(shard_of(&id(1)));
+    assert!(line.queue.is_holding(line.now));
+}
+
+#[test]
+fn what_is_written_again_after_each_of_two_losses_is_written_once_each_time() {
+    let mut line = Line::ready();
+    line.push(op(1, Action::Claim(claim(1))), 1);
+    let call = line.send().expect("the claim");
+    line.complete(call);
+    line.push(op(1, complete(1, line.now + 5_000, 7, 10)), 2);
+    let call = line.send().expect("the answer");
+    line.complete(call);
+    for epoch in 9..12 {
+        line.out.clear();
+        line.store.forget(epoch);
+        line.sweep(shard_of(&id(1)));
+        let asserts = line.out.iter().filter_map(|event| match event {
+            Event::Assert(op) => Some(op.clone()),
+            _ => None,
+        });
+        let asserts: Vec<_> = asserts.collect();
+        assert_eq!(asserts.len(), 1);
+        for op in asserts {
+            line.queue.push_patient(op, 9);
+        }
+        let call = line.send().expect("the answer, again");
+        line.complete(call);
+    }
 }
 
 #[test]

@@ -135,7 +135,8 @@ pub struct Answered {
 pub struct ShardState {
     /// Which shard.
     pub shard: u8,
-    /// Drawn when the shard's data began. `None`: it could not be read.
+    /// Drawn when the shard's data began. `None`: the state could not be read, or not written where it
+    /// had to be, and the rest says nothing (Redis: a write that is refused, a key of another type).
     pub epoch: Option<[u8; 16]>,
     /// Raised by every call that writes to the shard: lower than seen before, writes were lost.
     pub seq: u64,
